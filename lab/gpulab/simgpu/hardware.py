@@ -6,8 +6,11 @@ import re
 import uuid
 from typing import Any
 
+import pynvml
 import yaml
 
+from gpusmith.data import mig
+from gpusmith.data import models as gpu_models
 from gpusmith.errors import InputError, ToolError
 from gpusmith.paths import repo_root
 
@@ -23,6 +26,16 @@ HGX_SWITCH_BUSES = (0x83, 0x84, 0x85, 0x86, 0x87, 0x88)
 HGX_MANAGER_BUSES = (0x90, 0x91, 0x92, 0x93)
 MANAGER_DEVICE_ID = "0x1021"
 PCIE_BUSES = (0x17, 0x31, 0x4B, 0x65, 0x98, 0xB1, 0xCA, 0xE3)
+
+# Numbers that 'nvidia-smi mig -lgip' shows and '-cgi' takes, by table of data/mig.yml: from NVIDIA's MIG user guide (A100), and
+# what the program shows of A30 and RTX PRO 6000. Programs ask NVML for them.
+MIG_IDS = {
+    "a100": {"1_SLICE": 19, "1_SLICE_REV1": 20, "1_SLICE_REV2": 15, "2_SLICE": 14, "3_SLICE": 9, "4_SLICE": 5, "7_SLICE": 0},
+    "a30": {"1_SLICE": 14, "1_SLICE_REV1": 21, "2_SLICE": 5, "2_SLICE_REV1": 6, "4_SLICE": 0},
+    "rtx-pro-6000": {
+        "1_SLICE": 14, "1_SLICE_REV1": 21, "1_SLICE_NO_ME": 67, "2_SLICE": 5, "2_SLICE_NO_ME": 66, "4_SLICE": 0,
+    },
+}  # fmt: skip
 
 DEVICE = re.compile("[0-9a-f]{4}")
 _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "simgpu.gpusmith.io")
@@ -66,6 +79,28 @@ def row(model: str) -> dict[str, Any]:
     return {**rows[key], **({"pci_device_id": f"0x{device}"} if device else {})}
 
 
+def _mig(key: str) -> dict[str, Any]:
+    """How MIG divides a GPU of a model; the profiles are as the live state has them."""
+    wanted = gpu_models.load()[key]
+    how = mig.of_model(wanted) or mig.Partitioning(0, 0, ())
+    return {
+        "mig_compute": how.compute_slices,
+        "mig_memory": how.memory_slices,
+        "mig_profiles": [
+            {
+                "nvml": str(getattr(pynvml, f"NVML_GPU_INSTANCE_PROFILE_{profile.nvml}")),
+                "id": str(MIG_IDS[wanted.mig_table][profile.nvml]),
+                "name": profile.name,
+                "compute": str(profile.compute),
+                "memory": str(profile.memory),
+                "most": str(profile.most),
+                "starts": ",".join(map(str, profile.starts)),
+            }
+            for profile in how.profiles
+        ],
+    }
+
+
 def describe(model: str, gpus: int, machine: str) -> dict[str, Any]:
     """Hardware of one machine; the same arguments always give the same UUIDs and serial numbers.
 
@@ -103,6 +138,7 @@ def describe(model: str, gpus: int, machine: str) -> dict[str, Any]:
         "pcie_width": its["pcie_width"] or 16,
         "mig": its["mig"],
         "mig_instances": its["mig_instances"],
+        **_mig(model.partition("@")[0]),
         "nvlinks": its["nvlinks"] or 0,
         "fabric_manager": its["fabric_manager"],
         "fabric_state_in_nvml": its["fabric_state_in_nvml"],

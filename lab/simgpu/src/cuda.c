@@ -27,7 +27,8 @@ typedef struct module { int magic; function *functions; } module;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int ready, live = -1, devices, fds[SG_MAX_GPUS + 2];
-static char uuids[SG_MAX_GPUS][48];
+static char uuids[SG_MAX_GPUS][48], parents[SG_MAX_GPUS][48];
+static int instance_fds[2];
 static context primary[SG_MAX_GPUS];
 static size_t allocated[SG_MAX_GPUS];
 static block *blocks;
@@ -36,7 +37,11 @@ static __thread int depth;
 
 /* --- start -------------------------------------------------------------------------------------------- */
 
-static int visible(const sg_state *state, const int *granted, int count, int *order) {
+/* A GPU, or an instance of one. */
+typedef struct { const sg_gpu *gpu; const sg_instance *instance; } granted_device;
+static const char *uuid_of(const granted_device *d) { return d->instance ? d->instance->uuid : d->gpu->uuid; }
+
+static int visible(const granted_device *granted, int count, granted_device *order) {
     const char *list = getenv("CUDA_VISIBLE_DEVICES");
     int chosen = 0;
     if (!list) {
@@ -48,26 +53,37 @@ static int visible(const sg_state *state, const int *granted, int count, int *or
     /* The first entry that names nothing ends the list, as in the CUDA programming guide. */
     for (char *item = strtok_r(copy, ",", &save); item && chosen < count; item = strtok_r(NULL, ",", &save)) {
         while (*item == ' ') item++;
-        int found = -1;
+        const granted_device *found = NULL;
         if (*item >= '0' && *item <= '9') {
             long index = sg_number(item);
-            if (index < count) found = granted[index];
-        } else if (!strncmp(item, "GPU-", 4)) {
+            if (index < count) found = &granted[index];
+        } else if (!strncmp(item, "GPU-", 4) || !strncmp(item, "MIG-", 4)) {
             for (int i = 0; i < count; i++) {
-                if (!strncmp(state->gpu[granted[i]].uuid, item, strlen(item))) found = granted[i];
+                if (!strncmp(uuid_of(&granted[i]), item, strlen(item))) found = &granted[i];
             }
         }
-        if (found < 0) break;
-        for (int i = 0; i < chosen; i++) if (order[i] == found) return 0; /* named twice: none is visible */
-        order[chosen++] = found;
+        if (!found) break;
+        for (int i = 0; i < chosen; i++) if (!strcmp(uuid_of(&order[i]), uuid_of(found))) return 0; /* named twice: none is visible */
+        order[chosen++] = *found;
     }
     return chosen;
+}
+
+/* Where there are instances, a program gets the first of them, and nothing else (MIG user guide, "CUDA Device Enumeration"). */
+static int enumerated(granted_device *order, int count) {
+    for (int i = 0; i < count; i++) {
+        if (!order[i].instance) continue;
+        order[0] = order[i];
+        return 1;
+    }
+    return count;
 }
 
 static result begin(void) {
     sg_state *state = malloc(sizeof *state);
     result answer = OK;
-    int granted[SG_MAX_GPUS], order[SG_MAX_GPUS], count = 0;
+    granted_device granted[SG_MAX_GPUS * SG_GPU_INSTANCES], order[SG_MAX_GPUS * SG_GPU_INSTANCES];
+    int count = 0;
     if (!state) return OUT_OF_MEMORY;
     live = sg_open(O_RDONLY);
     if (live < 0 || sg_read(live, state)) { answer = NO_DEVICE; goto out; }
@@ -88,7 +104,11 @@ static result begin(void) {
     for (int i = 0; i < state->gpus; i++) {
         char path[32];
         snprintf(path, sizeof path, "/dev/nvidia%d", state->gpu[i].minor);
-        if (!sg_device(path) && !state->gpu[i].lost) granted[count++] = i;
+        if (sg_device(path) || state->gpu[i].lost) continue;
+        const sg_instance *seen[SG_GPU_INSTANCES];
+        int instances = state->gpu[i].mig ? sg_instances(state, state->gpu[i].minor, seen) : 0;
+        for (int k = 0; k < instances; k++) granted[count++] = (granted_device){&state->gpu[i], seen[k]};
+        if (!state->gpu[i].mig) granted[count++] = (granted_device){&state->gpu[i], NULL};
     }
     if (!count) { answer = NO_DEVICE; goto out; }
     if (state->fabric_needed && sg_fabric(live, state) != 3) { answer = SYSTEM_NOT_READY; goto out; }
@@ -96,14 +116,20 @@ static result begin(void) {
     answer = CUDA_INIT_FAILS;
     goto out;
 #endif
-    devices = visible(state, granted, count, order);
+    devices = enumerated(order, visible(granted, count, order));
     if (!devices) { answer = NO_DEVICE; goto out; }
     if (sg_hold(live, SG_NVIDIA) || sg_hold(live, SG_UVM)) { answer = UNKNOWN; goto out; }
     for (int i = 0; i < devices; i++) {
         char path[32];
-        snprintf(path, sizeof path, "/dev/nvidia%d", state->gpu[order[i]].minor);
+        snprintf(path, sizeof path, "/dev/nvidia%d", order[i].gpu->minor);
         fds[i] = sg_show(path);
-        sg_copy(uuids[i], sizeof uuids[i], state->gpu[order[i]].uuid);
+        for (int k = 0; k < 2 && order[i].instance; k++) {
+            char capability[64];
+            sg_capability(capability, order[i].instance, k);
+            instance_fds[k] = sg_show(capability);
+        }
+        sg_copy(uuids[i], sizeof uuids[i], uuid_of(&order[i]));
+        sg_copy(parents[i], sizeof parents[i], order[i].gpu->uuid);
         primary[i] = (context){.ordinal = i, .primary = 1};
     }
     fds[devices] = sg_show("/dev/nvidiactl");
@@ -129,14 +155,27 @@ API result cuDriverGetVersion(int *version) {
     return OK;
 }
 
+/* The state becomes that of a device which is as large as an instance. */
+static void shrink(sg_state *state, const char *uuid) {
+    for (int i = 0; i < state->instances; i++) {
+        const sg_profile *profile = sg_profile_of(state, state->instance[i].profile);
+        if (strcmp(state->instance[i].uuid, uuid)) continue;
+        state->memory_mib = (int)sg_memory_of(state, profile);
+        state->sms = state->sms * profile->compute / state->mig_compute;
+        size_t used = strlen(state->name);
+        snprintf(state->name + used, sizeof state->name - used, " MIG %s", profile->name);
+    }
+}
+
 /* State, and the row of one device in it. */
 static result look(int ordinal, sg_state *state, sg_gpu **gpu) {
     if (!ready) return NOT_INITIALIZED;
     if (ordinal < 0 || ordinal >= devices) return INVALID_DEVICE;
     if (sg_read(live, state) || !state->loaded) return DEVICE_UNAVAILABLE;
     for (int i = 0; i < state->gpus; i++) {
-        if (strcmp(state->gpu[i].uuid, uuids[ordinal])) continue;
+        if (strcmp(state->gpu[i].uuid, parents[ordinal])) continue;
         *gpu = &state->gpu[i];
+        shrink(state, uuids[ordinal]);
         return state->gpu[i].lost ? DEVICE_UNAVAILABLE : OK;
     }
     return DEVICE_UNAVAILABLE;
@@ -172,7 +211,7 @@ API result cuDeviceGetName(char *name, int size, int device) {
 API result cuDeviceGetUuid_v2(unsigned char uuid[16], int device) {
     DEVICE(device);
     if (!uuid) return INVALID_VALUE;
-    const char *text = uuids[device] + 4; /* GPU- */
+    const char *text = uuids[device] + 4; /* GPU- or MIG- */
     for (int i = 0; i < 16; i++, text += 2) {
         if (*text == '-') text++;
         uuid[i] = (unsigned char)sg_hex(text, 2);

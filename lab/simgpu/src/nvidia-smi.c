@@ -1,4 +1,4 @@
-/* nvidia-smi of the simulated driver (gpusmith lab): table, -L, -q and --query-gpu over libnvidia-ml.so.1. */
+/* nvidia-smi of the simulated driver (gpusmith lab): table, -L, -q, --query-gpu and MIG over libnvidia-ml.so.1. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
@@ -11,6 +11,12 @@ typedef struct { char legacy[16]; unsigned domain, bus, device, id, subsystem; c
 typedef struct { unsigned long long total, free, used; } memory_info;
 typedef struct { unsigned pid; unsigned long long used; unsigned gi, ci; } process_info;
 typedef struct { unsigned char cluster[16]; int status; unsigned clique; unsigned char state; } fabric_info;
+typedef struct { void *gpu; unsigned id, profile, start, size; } instance_info;
+typedef struct {
+    unsigned version, id, p2p, slices, instances, sms, copy, decoder, encoder, jpeg, ofa;
+    unsigned long long memory_mib;
+    char name[96];
+} profile_info;
 
 static void *library;
 static char driver[80];
@@ -112,7 +118,7 @@ static int field(void *gpu, const char *name, char *out, size_t size, const char
     else if (!strcmp(name, "ecc.errors.uncorrected.volatile.total")) { code = CALL("nvmlDeviceGetTotalEccErrors", gpu, 1, 0, &ull); snprintf(out, size, "%llu", ull); }
     else if (!strcmp(name, "ecc.errors.uncorrected.aggregate.total")) { code = CALL("nvmlDeviceGetTotalEccErrors", gpu, 1, 1, &ull); snprintf(out, size, "%llu", ull); }
     else if (!strcmp(name, "ecc.errors.corrected.volatile.total")) { code = CALL("nvmlDeviceGetTotalEccErrors", gpu, 0, 0, &ull); snprintf(out, size, "%llu", ull); }
-    else if (!strcmp(name, "mig.mode.current") || !strcmp(name, "mig.mode.pending")) { code = CALL("nvmlDeviceGetMigMode", gpu, &u, &u2); snprintf(out, size, "%s", u ? "Enabled" : "Disabled"); }
+    else if (!strcmp(name, "mig.mode.current") || !strcmp(name, "mig.mode.pending")) { code = CALL("nvmlDeviceGetMigMode", gpu, &u, &u2); snprintf(out, size, "%s", (name[9] == 'c' ? u : u2) ? "Enabled" : "Disabled"); }
     else if (!strcmp(name, "pcie.link.gen.current")) { code = CALL("nvmlDeviceGetCurrPcieLinkGeneration", gpu, &u); snprintf(out, size, "%u", u); }
     else if (!strcmp(name, "pcie.link.gen.max")) { code = CALL("nvmlDeviceGetMaxPcieLinkGeneration", gpu, &u); snprintf(out, size, "%u", u); }
     else if (!strcmp(name, "pcie.link.width.current")) { code = CALL("nvmlDeviceGetCurrPcieLinkWidth", gpu, &u); snprintf(out, size, "%u", u); }
@@ -195,6 +201,20 @@ static void value_of(void *gpu, const char *name, char *out) {
     snprintf(out, 256, "%s%s", plain, unit);
 }
 
+/* The instances of one GPU, by its MIG devices: who is given one alone sees no other. */
+static void list_instances(void *gpu) {
+    unsigned most = 0;
+    void *part = NULL;
+    CALL("nvmlDeviceGetMaxMigDeviceCount", gpu, &most);
+    for (unsigned i = 0; i < most && !CALL("nvmlDeviceGetMigDeviceHandleByIndex", gpu, i, &part); i++) {
+        char name[256], uuid[256];
+        value_of(part, "name", name);
+        value_of(part, "uuid", uuid);
+        const char *profile = strstr(name, "MIG ");
+        printf("  %-15s Device %2u: (UUID: %s)\n", profile ? profile : name, i, uuid);
+    }
+}
+
 static int list(void) {
     unsigned count = 0;
     int result = 0;
@@ -208,6 +228,7 @@ static int list(void) {
         value_of(gpu, "name", name);
         value_of(gpu, "uuid", uuid);
         printf("GPU %u: %s (UUID: %s)\n", i, name, uuid);
+        list_instances(gpu);
     }
     return result;
 }
@@ -223,7 +244,7 @@ static int details(int only) {
            stamp, "Driver Version", driver, "CUDA Version", cuda / 1000, cuda % 1000 / 10, "SIMULATED", "Attached GPUs", count);
     static const struct { const char *label, *name; } rows[] = {
         {"Product Name", "name"}, {"Serial Number", "serial"}, {"GPU UUID", "uuid"}, {"Persistence Mode", "persistence_mode"},
-        {"VBIOS Version", "vbios_version"}, {"MIG Mode Current", "mig.mode.current"}, {"ECC Mode Current", "ecc.mode.current"},
+        {"VBIOS Version", "vbios_version"}, {"MIG Mode Current", "mig.mode.current"}, {"MIG Mode Pending", "mig.mode.pending"}, {"ECC Mode Current", "ecc.mode.current"},
         {"PCIe Generation Current", "pcie.link.gen.current"}, {"PCIe Generation Max", "pcie.link.gen.max"},
         {"PCIe Link Width Current", "pcie.link.width.current"}, {"PCIe Link Width Max", "pcie.link.width.max"},
         {"Fabric State", "fabric.state"}, {"Fabric Status", "fabric.status"}, {"FB Memory Total", "memory.total"},
@@ -261,7 +282,7 @@ static int chosen(const char *name) {
     return code || CALL("nvmlDeviceGetIndex", gpu, &index) ? -1 : (int)index;
 }
 
-/* -pl WATTS or -pm 0|1 for one GPU, or for all. */
+/* -pl WATTS, -pm 0|1, -mig 0|1 or --gpu-reset for one GPU, or for all. */
 static int change(int what, int value, int only) {
     unsigned count = 0, low = 0, high = 0, before = 0;
     CALL("nvmlDeviceGetCount_v2", &count);
@@ -279,6 +300,15 @@ static int change(int what, int value, int only) {
             code = CALL("nvmlDeviceSetPowerManagementLimit", gpu, (unsigned)value);
             if (code == 2) printf("Provided power limit %.2f W is not a valid power limit which should be between %.2f W and %.2f W for GPU %s\n", value / 1e3, low / 1e3, high / 1e3, bus);
             else if (!code) printf("Power limit for GPU %s was set to %.2f W from %.2f W.\n", bus, value / 1e3, before / 1e3);
+        } else if (what == 'R') {
+            if ((code = CALL("gpusmith_simulated_reset", gpu))) { printf("The following GPUs could not be reset:\n  GPU %s: %s\n", bus, words_of(code)); return 255; }
+            printf("GPU %s was successfully reset.\n", bus);
+        } else if (what == 'M') {
+            int activation = 0;
+            const char *able = value ? "enable" : "disable";
+            code = CALL("nvmlDeviceSetMigMode", gpu, (unsigned)value, &activation);
+            if (!code && activation) printf("Warning: MIG mode is in pending %s state for GPU %s:%s\n%s is currently being used by one or more other processes (e.g. CUDA application or a monitoring application such as another instance of nvidia-smi). Please first kill all processes using the device and retry the command or reboot the system to make MIG mode effective.\n", able, bus, words_of(activation), bus);
+            else if (!code) printf("%s MIG Mode for GPU %s\n", value ? "Enabled" : "Disabled", bus);
         } else {
             code = CALL("nvmlDeviceSetPersistenceMode", gpu, value);
             if (!code) printf("%s persistence mode for GPU %s.\n", value ? "Enabled" : "Disabled", bus);
@@ -288,6 +318,105 @@ static int change(int what, int value, int only) {
     }
     puts("All done.");
     return 0;
+}
+
+/* --- mig ------------------------------------------------------------------------------------------------- */
+
+static struct { int verb, compute, instance; const char *profiles; } asked = {0, 0, -1, NULL};
+
+static int find_profile(void *gpu, int number, profile_info *out) {
+    memset(out, 0, sizeof *out);
+    out->version = 2u << 24 | sizeof *out;
+    return CALL("nvmlDeviceGetGpuInstanceProfileInfoV", gpu, (unsigned)number, out);
+}
+
+/* Lists or destroys GPU instances, or destroys their compute instances: of a GPU all, or the one that -gi names. */
+static int instances(unsigned index, void *gpu, unsigned *count) {
+    for (unsigned id = 0; id < 15; id++) {
+        void *instance = NULL, *compute = NULL;
+        instance_info info;
+        profile_info profile;
+        char what[96];
+        int code = 0;
+        if ((asked.instance >= 0 && id != (unsigned)asked.instance) || CALL("nvmlDeviceGetGpuInstanceById", gpu, id, &instance)) continue;
+        snprintf(what, sizeof what, "GPU instance ID %2u from GPU %2u", id, index);
+        if (asked.verb == 'l') {
+            if (!*count) puts("| GPU  Name              Profile  Instance  Start:Size |");
+            CALL("nvmlGpuInstanceGetInfo", instance, &info);
+            for (int at = 0; at < 17 && (find_profile(gpu, at, &profile) || profile.id != info.profile); at++) {}
+            printf("| %3u  %-17s %5u    %5u     %5u:%-4u |\n", index, profile.name, info.profile, id, info.start, info.size);
+        } else if (asked.verb == 'd') code = CALL("nvmlGpuInstanceDestroy", instance);
+        else if (CALL("nvmlGpuInstanceGetComputeInstanceById", instance, 0u, &compute)) continue;
+        else {
+            code = CALL("nvmlComputeInstanceDestroy", compute);
+            snprintf(what, sizeof what, "compute instance ID  0 from GPU %2u GPU instance ID %2u", index, id);
+        }
+        if (code) printf("Unable to destroy %s: %s\n", what, words_of(code));
+        else if (asked.verb != 'l') printf("Successfully destroyed %s\n", what);
+        if (code) return code;
+        ++*count;
+    }
+    return 0;
+}
+
+static int profiles(unsigned index, void *gpu, unsigned *count) {
+    if (!(*count)++) puts("| GPU  Name                  ID  Instances  Memory GiB   SM   |");
+    for (int number = 0; number < 17; number++) {
+        profile_info profile;
+        if (find_profile(gpu, number, &profile)) continue;
+        printf("| %3u  %-18s %5u  %9u  %10.2f  %4u  |\n", index, profile.name, profile.id, profile.instances, (double)profile.memory_mib / 1024, profile.sms);
+    }
+    return 0;
+}
+
+/* -cgi takes profiles by ID, by name, and by name with 'MIG ' before it. */
+static int create_instances(unsigned index, void *gpu, unsigned *count) {
+    ++*count;
+    char copy[1024], *save = NULL;
+    snprintf(copy, sizeof copy, "%s", asked.profiles);
+    for (char *item = strtok_r(copy, ",", &save); item; item = strtok_r(NULL, ",", &save)) {
+        profile_info profile;
+        instance_info info;
+        void *instance = NULL, *compute = NULL;
+        int at = 0, code = 2, by_name = strchr(item, 'g') != NULL;
+        for (; at < 17; at++) {
+            if (find_profile(gpu, at, &profile)) continue;
+            if (by_name ? !strcmp(profile.name, item) || !strcmp(profile.name + 4, item) : profile.id == (unsigned)number(item)) break;
+        }
+        if (at < 17) code = CALL("nvmlDeviceCreateGpuInstance", gpu, profile.id, &instance);
+        if (code) {
+            printf("Unable to create a GPU instance on GPU %2u using profile %s: %s\n", index, item, words_of(code));
+            return code;
+        }
+        CALL("nvmlGpuInstanceGetInfo", instance, &info);
+        printf("Successfully created GPU instance ID %2u on GPU %2u using profile %s (ID %2u)\n", info.id, index, profile.name, profile.id);
+        for (unsigned id = 0; asked.compute && !compute && id < 8; id++) {
+            unsigned own[9];
+            if (CALL("nvmlGpuInstanceGetComputeInstanceProfileInfo", instance, id, 0u, own)) continue;
+            if ((code = CALL("nvmlGpuInstanceCreateComputeInstance", instance, own[0], &compute))) return code;
+            printf("Successfully created compute instance ID  0 on GPU %2u GPU instance ID %2u using profile %s (ID %2u)\n", index, info.id, profile.name, own[0]);
+        }
+    }
+    return 0;
+}
+
+/* For one GPU, or for all in MIG mode. */
+static int mig(int only) {
+    unsigned count = 0, enabled = 0, found = 0;
+    int code = 0;
+    CALL("nvmlDeviceGetCount_v2", &count);
+    for (unsigned i = 0; i < count && !code; i++) {
+        void *gpu = NULL;
+        unsigned now = 0, later = 0;
+        if ((only >= 0 && (unsigned)only != i) || CALL("nvmlDeviceGetHandleByIndex_v2", i, &gpu)) continue;
+        if (CALL("nvmlDeviceGetMigMode", gpu, &now, &later) || !now) continue;
+        enabled++;
+        code = (asked.verb == 'p' ? profiles : asked.verb == 'c' ? create_instances : instances)(i, gpu, &found);
+    }
+    if (!enabled) { puts("No MIG-enabled devices found."); return 6; }
+    if (!code && !found) { puts("No GPU instances found: Not Found"); return 6; }
+    if (code) printf("Failed to %s %s instances: %s\n", asked.verb == 'c' ? "create" : "destroy", asked.verb == 'C' ? "compute" : "GPU", words_of(code));
+    return code;
 }
 
 /* Lines of the table, one for each process on each GPU. */
@@ -352,7 +481,15 @@ int main(int argc, char **argv) {
     const char *fields = NULL, *format = NULL, *name = NULL;
     for (int i = 1; i < argc; i++) {
         const char *a = argv[i];
-        if (!strcmp(a, "-L") || !strcmp(a, "--list-gpus")) what = 'L';
+        if (!strcmp(a, "mig") && i == 1) what = 'i';
+        else if (what == 'i' && (!strcmp(a, "-lgi") || !strcmp(a, "-dgi") || !strcmp(a, "-dci"))) asked.verb = a[2] == 'c' ? 'C' : a[1];
+        else if (what == 'i' && !strcmp(a, "-lgip")) asked.verb = 'p';
+        else if (what == 'i' && !strcmp(a, "-cgi") && i + 1 < argc) { asked.verb = 'c'; asked.profiles = argv[++i]; }
+        else if (what == 'i' && !strcmp(a, "-C")) asked.compute = 1;
+        else if (what == 'i' && !strcmp(a, "-gi") && i + 1 < argc) asked.instance = number(argv[++i]);
+        else if (!strcmp(a, "-mig") && i + 1 < argc) { what = 'M'; value = number(argv[++i]); }
+        else if (!strcmp(a, "-r") || !strcmp(a, "--gpu-reset")) what = 'R';
+        else if (!strcmp(a, "-L") || !strcmp(a, "--list-gpus")) what = 'L';
         else if (!strcmp(a, "-q") || !strcmp(a, "--query")) what = 'q';
         else if (!strncmp(a, "--query-gpu=", 12)) { what = 'g'; fields = a + 12; }
         else if (!strncmp(a, "--format=", 9)) format = a + 9;
@@ -361,7 +498,8 @@ int main(int argc, char **argv) {
         else if (!strcmp(a, "-d") && i + 1 < argc) i++; /* sections of -q: all of them are shown */
         else if (!strcmp(a, "--version")) what = 'v';
         else if (!strcmp(a, "-h") || !strcmp(a, "--help")) {
-            puts("nvidia-smi (SIMULATED, gpusmith lab): [-L] [-q [-d SECTIONS]] [-i INDEX|UUID|PCI] [-pl WATTS] [-pm 0|1] [--query-gpu=FIELD,... --format=csv[,noheader][,nounits]]");
+            puts("nvidia-smi (SIMULATED, gpusmith lab): [-L] [-q [-d SECTIONS]] [-i INDEX|UUID|PCI] [-pl WATTS] [-pm 0|1] [-mig 0|1] [--gpu-reset] [--query-gpu=FIELD,... --format=csv[,noheader][,nounits]]\n"
+                 "nvidia-smi mig [-i INDEX|UUID|PCI] -lgip | -lgi | -cgi PROFILE,... [-C] | -dci [-gi ID] | -dgi [-gi ID]");
             return 0;
         } else {
             printf("Invalid combination of input arguments. The SIMULATED nvidia-smi of the gpusmith lab does not know '%s'.\n", a);
@@ -377,7 +515,8 @@ int main(int argc, char **argv) {
     switch (what) {
     case 'L': code = list(); break;
     case 'q': code = details(only); break;
-    case 'l': case 'm': code = change(what, value, only); break;
+    case 'i': code = asked.verb ? mig(only) : 2; break;
+    case 'l': case 'm': case 'M': case 'R': code = change(what, value, only); break;
     case 'g': code = query(fields, header, units, only); break;
     case 'v': printf("NVIDIA-SMI version  : %s (SIMULATED)\nDRIVER version      : %s\nCUDA Version        : %d.%d\n", driver, driver, cuda / 1000, cuda % 1000 / 10); break;
     default: code = table();

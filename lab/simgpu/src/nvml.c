@@ -7,8 +7,8 @@
 typedef int ret_t;
 enum {
     OK = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6,
-    INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, TIMEOUT = 10, GPU_IS_LOST = 15, LIB_RM_VERSION_MISMATCH = 18,
-    MEMORY = 20, ARGUMENT_VERSION_MISMATCH = 25, UNKNOWN = 999
+    INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, TIMEOUT = 10, GPU_IS_LOST = 15, LIB_RM_VERSION_MISMATCH = 18, IN_USE = 19,
+    MEMORY = 20, INSUFFICIENT_RESOURCES = 23, ARGUMENT_VERSION_MISMATCH = 25, UNKNOWN = 999
 };
 
 /* Second witness of a simulation: validation looks for this symbol. */
@@ -133,10 +133,83 @@ API const char *nvmlErrorString(ret_t code) {
         {15, "GPU is lost"}, {16, "GPU requires reset"},
         {17, "GPU access blocked by the operating system"}, {18, "Driver/library version mismatch"},
         {19, "In use by another client"}, {20, "Insufficient Memory"}, {21, "No data"},
+        {23, "Insufficient Resources"},
         {25, "Argument version mismatch"}, {27, "System is not ready"}, {28, "No GPUs were found"},
         {999, "Unknown Error"}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) if (words[i].code == code) return words[i].text;
     return "Unknown Error";
+}
+
+/* --- MIG devices: handles of parts of a GPU ------------------------------------------------------------- */
+
+/* What the handles of instances point at, for each ID of a GPU instance. Its compute instance is as large as it is. */
+enum { MIG_DEVICE, GPU_INSTANCE, COMPUTE_INSTANCE, KINDS };
+static char handles[SG_MAX_GPUS][SG_GPU_INSTANCES][KINDS];
+
+static void *handle_of(const device *d, int gi, int kind) { return &handles[d->index][gi][kind]; }
+
+/* The GPU and the GPU instance's ID of such a handle; -1 if it is none of that kind. */
+static int resolve(const void *handle, int kind, device **d) {
+    uintptr_t at = (uintptr_t)handle - (uintptr_t)handles;
+    if (at >= sizeof handles || at % KINDS != (unsigned)kind || at / sizeof *handles >= (unsigned)devices) return -1;
+    *d = &device_table[at / sizeof *handles];
+    return (int)(at % sizeof *handles / KINDS);
+}
+
+static const sg_instance *instance_of(const sg_state *s, const sg_gpu *gpu, int gi) {
+    for (int i = 0; i < s->instances; i++) if (s->instance[i].minor == gpu->minor && s->instance[i].gi == gi) return &s->instance[i];
+    return NULL;
+}
+
+/* As DEVICE, for a handle of an instance: that is I, its profile P. A handle is invalid when its instance is gone. */
+#define INSTANCE(handle, kind)                                              \
+    sg_state S_, *S = &S_;                                                  \
+    device *D = NULL;                                                       \
+    if (!users) return UNINITIALIZED;                                       \
+    int gi_ = resolve(handle, kind, &D);                                    \
+    if (gi_ < 0) return INVALID_ARGUMENT;                                   \
+    ret_t seen_ = look(S);                                                  \
+    if (seen_) return seen_;                                                \
+    const sg_gpu *G = find(S, D);                                           \
+    if (!G || G->lost) return GPU_IS_LOST;                                  \
+    const sg_instance *I = instance_of(S, G, gi_);                          \
+    if (!I || (kind != GPU_INSTANCE && !I->compute)) return INVALID_ARGUMENT; \
+    const sg_profile *P = sg_profile_of(S, I->profile);                     \
+    (void)P
+
+static int is_mig(const void *handle) { device *d; return users && resolve(handle, MIG_DEVICE, &d) >= 0; }
+
+static ret_t mig_uuid(void *h, char *out, unsigned size) { INSTANCE(h, MIG_DEVICE); return text(out, size, I->uuid); }
+static ret_t mig_name(void *h, char *out, unsigned size) {
+    INSTANCE(h, MIG_DEVICE);
+    char name[sizeof S->name + sizeof P->name + 5];
+    snprintf(name, sizeof name, "%s MIG %s", S->name, P->name);
+    return text(out, size, name);
+}
+static ret_t mig_index(void *h, unsigned *out) {
+    INSTANCE(h, MIG_DEVICE); NEED(out);
+    const sg_instance *seen[SG_GPU_INSTANCES];
+    for (int i = sg_instances(S, G->minor, seen) - 1; i >= 0; i--) if (seen[i] == I) { *out = (unsigned)i; return OK; }
+    return INVALID_ARGUMENT;
+}
+/* Of all instances by UUID, or of one GPU's by index. */
+static ret_t mig_handle(const device *gpu, unsigned index, const char *uuid, void **out) {
+    sg_state s;
+    ret_t r = look(&s);
+    if (r) return r;
+    NEED(out);
+    for (int k = 0; k < devices; k++) {
+        const sg_instance *seen[SG_GPU_INSTANCES];
+        const sg_gpu *row = find(&s, &device_table[k]);
+        if (!row || row->lost || (gpu && gpu != &device_table[k])) continue;
+        int count = sg_instances(&s, row->minor, seen);
+        for (int i = 0; i < count; i++) {
+            if (uuid ? strcmp(seen[i]->uuid, uuid) != 0 : (unsigned)i != index) continue;
+            *out = handle_of(&device_table[k], seen[i]->gi, MIG_DEVICE);
+            return OK;
+        }
+    }
+    return NOT_FOUND;
 }
 
 /* --- system ------------------------------------------------------------------------------------------- */
@@ -198,6 +271,7 @@ API ret_t nvmlDeviceGetHandleByIndex(unsigned index, void **out) { return nvmlDe
 API ret_t nvmlDeviceGetHandleByUUID(const char *uuid, void **out) {
     if (!users) return UNINITIALIZED;
     NEED(uuid);
+    if (!strncmp(uuid, "MIG-", 4)) return mig_handle(NULL, 0, uuid, out);
     int i = devices - 1;
     while (i >= 0 && strcmp(device_table[i].uuid, uuid)) i--;
     return give(i, out);
@@ -232,10 +306,20 @@ API ret_t nvmlDeviceGetHandleByPciBusId(const char *bus, void **out) { return nv
     device *D = check(handle);            \
     if (!D) return INVALID_ARGUMENT
 
-API ret_t nvmlDeviceGetIndex(void *h, unsigned *out) { KNOWN(h); NEED(out); *out = (unsigned)D->index; return OK; }
+API ret_t nvmlDeviceGetIndex(void *h, unsigned *out) {
+    if (is_mig(h)) return mig_index(h, out);
+    KNOWN(h); NEED(out);
+    *out = (unsigned)D->index;
+    return OK;
+}
 API ret_t nvmlDeviceGetMinorNumber(void *h, unsigned *out) { KNOWN(h); NEED(out); *out = (unsigned)D->minor; return OK; }
-API ret_t nvmlDeviceGetUUID(void *h, char *out, unsigned size) { KNOWN(h); return text(out, size, D->uuid); }
+API ret_t nvmlDeviceGetUUID(void *h, char *out, unsigned size) {
+    if (is_mig(h)) return mig_uuid(h, out, size);
+    KNOWN(h);
+    return text(out, size, D->uuid);
+}
 API ret_t nvmlDeviceGetName(void *h, char *out, unsigned size) {
+    if (is_mig(h)) return mig_name(h, out, size);
     KNOWN(h);
     (void)D;
     sg_state s;
@@ -358,7 +442,14 @@ NUMBER(nvmlDeviceGetPcieSpeed, unsigned, S->pcie_gen == 3 ? 8000 : S->pcie_gen =
 typedef struct { unsigned long long total, free, used; } memory_info;
 typedef struct { unsigned version; unsigned long long total, reserved, free, used; } memory_info_v2;
 
+/* What programs use of an instance is not known: the kernel looks at GPUs. */
+static ret_t mig_memory(void *h, memory_info *out) {
+    INSTANCE(h, MIG_DEVICE); NEED(out);
+    *out = (memory_info){sg_memory_of(S, P) << 20, sg_memory_of(S, P) << 20, 0};
+    return OK;
+}
 API ret_t nvmlDeviceGetMemoryInfo(void *h, memory_info *out) {
+    if (is_mig(h)) return mig_memory(h, out);
     DEVICE(h); NEED(out);
     out->total = (unsigned long long)S->memory_mib << 20;
     out->used = (unsigned long long)G->used_mib << 20;
@@ -366,13 +457,12 @@ API ret_t nvmlDeviceGetMemoryInfo(void *h, memory_info *out) {
     return OK;
 }
 API ret_t nvmlDeviceGetMemoryInfo_v2(void *h, memory_info_v2 *out) {
-    DEVICE(h); NEED(out);
+    memory_info first;
+    NEED(out);
     if (out->version != (2u << 24 | sizeof *out)) return ARGUMENT_VERSION_MISMATCH;
-    out->total = (unsigned long long)S->memory_mib << 20;
-    out->reserved = 0;
-    out->used = (unsigned long long)G->used_mib << 20;
-    out->free = out->total - out->used;
-    return OK;
+    ret_t r = nvmlDeviceGetMemoryInfo(h, &first);
+    if (!r) *out = (memory_info_v2){out->version, first.total, 0, first.free, first.used};
+    return r;
 }
 API ret_t nvmlDeviceGetBAR1MemoryInfo(void *h, memory_info *out) {
     DEVICE(h); NEED(out);
@@ -495,8 +585,13 @@ API ret_t nvmlDeviceGetMaxClockInfo(void *h, int kind, unsigned *out) {
     *out = clock_of(kind);
     return OK;
 }
-/* GPU and memory: there is one number for both. */
-API ret_t nvmlDeviceGetUtilizationRates(void *h, unsigned out[2]) { DEVICE(h); NEED(out); out[0] = out[1] = (unsigned)G->util; return OK; }
+/* GPU and memory: there is one number for both. Of a GPU in MIG mode there is none (nvml.h). */
+API ret_t nvmlDeviceGetUtilizationRates(void *h, unsigned out[2]) {
+    DEVICE(h); NEED(out);
+    if (G->mig) return NOT_SUPPORTED;
+    out[0] = out[1] = (unsigned)G->util;
+    return OK;
+}
 
 typedef struct { unsigned pid; unsigned long long used; } process_v1;
 typedef struct { unsigned pid; unsigned long long used; unsigned gi, ci; } process_v3;
@@ -637,20 +732,217 @@ API ret_t nvmlDeviceGetGpuFabricInfoV(void *h, fabric_v3 *out) {
     return OK;
 }
 
-/* --- MIG: able, and off --------------------------------------------------------------------------------- */
+/* --- Multi-Instance GPU: nvml.h says which error means what -------------------------------------------- */
+
+/* The simulated kernel does it, and says by its exit status why not. */
+static ret_t mig(const sg_gpu *gpu, const char *action, int number, int start) {
+    char first[16], second[16];
+    const char *tool = sg_path("/usr/lib/simgpu/simgpu");
+    snprintf(first, sizeof first, "%d", number);
+    snprintf(second, sizeof second, "%d", start);
+    const char *const words[] = {tool, "mig", gpu->pci, action, number < 0 ? NULL : first, start < 0 ? NULL : second, NULL};
+    if (geteuid() || access(tool, X_OK)) return NO_PERMISSION;
+    int status = sg_run(words);
+    if (!WIFEXITED(status)) return UNKNOWN;
+    switch (WEXITSTATUS(status)) {
+    case 0: return OK;
+    case EBUSY: return IN_USE;
+    case ENOSPC: return INSUFFICIENT_RESOURCES;
+    case EOPNOTSUPP: return NOT_SUPPORTED;
+    case EINVAL: return INVALID_ARGUMENT;
+    case ENOENT: return NOT_FOUND;
+    default: return UNKNOWN;
+    }
+}
 
 API ret_t nvmlDeviceGetMigMode(void *h, unsigned *now, unsigned *later) {
     DEVICE(h); NEED(now); NEED(later);
     if (!S->mig) return NOT_SUPPORTED;
-    *now = *later = 0;
+    *now = (unsigned)G->mig;
+    *later = (unsigned)G->mig_pending;
     return OK;
 }
+API ret_t nvmlDeviceSetMigMode(void *h, unsigned mode, ret_t *activation) {
+    DEVICE(h); NEED(activation);
+    if (mode > 1) return INVALID_ARGUMENT;
+    ret_t r = mig(G, "mode", (int)mode, -1);
+    *activation = r;
+    return r == IN_USE ? OK : r;
+}
+
+/* NVML has no such function: nvidia-smi asks the real driver itself. */
+API ret_t gpusmith_simulated_reset(void *h) { DEVICE(h); return mig(G, "reset", -1, -1); }
+
+typedef struct { unsigned start, size; } placement;
+typedef struct {
+    unsigned id, p2p, slices, instances, sms, copy, decoder, encoder, jpeg, ofa;
+    unsigned long long memory_mib;
+} gi_profile;
+typedef struct { unsigned id, slices, instances, sms, copy, decoder, encoder, jpeg, ofa; } ci_profile;
+typedef struct { void *device; unsigned id, profile; placement at; } gi_info;
+typedef struct { void *device, *gi; unsigned id, profile; placement at; } ci_info;
+typedef struct { unsigned sms, copy, decoder, encoder, jpeg, ofa, gi_slices, ci_slices; unsigned long long memory_mib; } attributes;
+
+/* The driver leaves some multiprocessors over, and gives media engines: that is not simulated. */
+static unsigned sms_of(const sg_state *s, const sg_profile *p) { return (unsigned)(s->sms * p->compute / s->mig_compute); }
+static void fill_profile(const sg_state *s, const sg_profile *p, gi_profile *out) {
+    *out = (gi_profile){.id = (unsigned)p->id, .slices = (unsigned)p->compute, .instances = (unsigned)p->most, .sms = sms_of(s, p),
+                        .copy = (unsigned)p->compute, .memory_mib = sg_memory_of(s, p)};
+}
+API ret_t nvmlDeviceGetGpuInstanceProfileInfo(void *h, unsigned profile, gi_profile *out) {
+    DEVICE(h); NEED(out);
+    if (profile > 0x10) return INVALID_ARGUMENT;
+    for (int i = 0; i < S->profiles; i++) {
+        if ((unsigned)S->profile[i].nvml != profile) continue;
+        fill_profile(S, &S->profile[i], out);
+        return OK;
+    }
+    return NOT_SUPPORTED;
+}
+/* Version 2 has everything of version 1, version 3 capabilities behind it in place of what it says of peers. */
+API ret_t nvmlDeviceGetGpuInstanceProfileInfoV(void *h, unsigned profile, void *out) {
+    DEVICE(h); NEED(out);
+    unsigned version = *(unsigned *)out, *number = out;
+    gi_profile plain;
+    if (version != (2u << 24 | 152) && version != (3u << 24 | 152)) return INVALID_ARGUMENT;
+    if (!G->mig) return NOT_SUPPORTED;
+    ret_t r = nvmlDeviceGetGpuInstanceProfileInfo(h, profile, &plain);
+    if (r) return r;
+    int three = version >> 24 == 3;
+    memset(number + 1, 0, 148);
+    number[1] = plain.id;
+    memcpy(number + (three ? 2 : 3), &plain.slices, 8 * sizeof *number);
+    memcpy(number + (three ? 10 : 12), &plain.memory_mib, sizeof plain.memory_mib);
+    snprintf((char *)(number + (three ? 12 : 14)), 96, "MIG %s", sg_profile_of(S, (int)plain.id)->name);
+    return OK;
+}
+API ret_t nvmlDeviceGetGpuInstancePossiblePlacements_v2(void *h, unsigned id, placement *out, unsigned *count) {
+    DEVICE(h); NEED(count);
+    const sg_profile *p = sg_profile_of(S, (int)id);
+    NEED(p);
+    *count = (unsigned)p->starts;
+    for (int i = 0; out && i < p->starts; i++) out[i] = (placement){(unsigned)p->start[i], (unsigned)p->memory};
+    return OK;
+}
+
+static ret_t create(void *h, unsigned id, int start, void **out) {
+    DEVICE(h); NEED(out);
+    if (!G->mig) return NOT_SUPPORTED;
+    NEED(sg_profile_of(S, (int)id));
+    unsigned before = 0;
+    for (int gi = 0; gi < SG_GPU_INSTANCES; gi++) before |= (instance_of(S, G, gi) != NULL) << gi;
+    ret_t r = mig(G, "create", (int)id, start);
+    if (r || (r = look(S))) return r;
+    G = find(S, D);
+    for (int gi = 0; G && gi < SG_GPU_INSTANCES; gi++) {
+        if (before >> gi & 1 || !instance_of(S, G, gi)) continue;
+        *out = handle_of(D, gi, GPU_INSTANCE);
+        return OK;
+    }
+    return UNKNOWN;
+}
+API ret_t nvmlDeviceCreateGpuInstance(void *h, unsigned id, void **out) { return create(h, id, -1, out); }
+API ret_t nvmlDeviceCreateGpuInstanceWithPlacement(void *h, unsigned id, const placement *at, void **out) {
+    DEVICE(h); NEED(at);
+    const sg_profile *p = sg_profile_of(S, (int)id);
+    return p && at->size == (unsigned)p->memory && at->start < 1024 ? create(h, id, (int)at->start, out) : G->mig ? INVALID_ARGUMENT : NOT_SUPPORTED;
+}
+API ret_t nvmlGpuInstanceDestroy(void *h) { INSTANCE(h, GPU_INSTANCE); return mig(G, "destroy", I->gi, -1); }
+/* Who may see all instances, his own or not. */
+#define MONITOR(gpu) do { \
+    if (!(gpu)->mig) return NOT_SUPPORTED; \
+    if (sg_granted("/dev/nvidia-caps/nvidia-cap2", O_RDONLY)) return NO_PERMISSION; } while (0)
+API ret_t nvmlDeviceGetGpuInstances(void *h, unsigned id, void **out, unsigned *count) {
+    DEVICE(h); NEED(out); NEED(count);
+    MONITOR(G);
+    NEED(sg_profile_of(S, (int)id));
+    *count = 0;
+    for (int gi = 0; gi < SG_GPU_INSTANCES; gi++) {
+        const sg_instance *row = instance_of(S, G, gi);
+        if (row && row->profile == (int)id) out[(*count)++] = handle_of(D, gi, GPU_INSTANCE);
+    }
+    return OK;
+}
+API ret_t nvmlDeviceGetGpuInstanceById(void *h, unsigned id, void **out) {
+    DEVICE(h); NEED(out);
+    MONITOR(G);
+    if (id >= SG_GPU_INSTANCES || !instance_of(S, G, (int)id)) return NOT_FOUND;
+    *out = handle_of(D, (int)id, GPU_INSTANCE);
+    return OK;
+}
+API ret_t nvmlGpuInstanceGetInfo(void *h, gi_info *out) {
+    INSTANCE(h, GPU_INSTANCE); NEED(out);
+    *out = (gi_info){D, (unsigned)I->gi, (unsigned)I->profile, {(unsigned)I->start, (unsigned)I->size}};
+    return OK;
+}
+
+/* Profiles of compute instances have their number in nvml.h as their ID, as on an A100. */
+static unsigned ci_id(const sg_profile *p) { return p->compute == 7 ? 4 : p->compute == 8 ? 5 : (unsigned)p->compute - (p->compute < 6); }
+API ret_t nvmlGpuInstanceGetComputeInstanceProfileInfo(void *h, unsigned profile, unsigned engines, ci_profile *out) {
+    INSTANCE(h, GPU_INSTANCE); NEED(out);
+    if (profile > 7 || engines) return INVALID_ARGUMENT;
+    if (profile != ci_id(P)) return NOT_SUPPORTED;
+    *out = (ci_profile){.id = profile, .slices = (unsigned)P->compute, .instances = 1, .sms = sms_of(S, P), .copy = (unsigned)P->compute};
+    return OK;
+}
+API ret_t nvmlGpuInstanceGetComputeInstanceProfileInfoV(void *h, unsigned profile, unsigned engines, void *out) {
+    INSTANCE(h, GPU_INSTANCE); NEED(out);
+    unsigned *number = out;
+    if (*number != (2u << 24 | 136) && *number != (3u << 24 | 140)) return INVALID_ARGUMENT;
+    ret_t r = nvmlGpuInstanceGetComputeInstanceProfileInfo(h, profile, engines, (ci_profile *)(number + 1));
+    if (r) return r;
+    memset(number + 10, 0, (*number & 0xffffff) - 40);
+    snprintf((char *)(number + 10), 96, "MIG %s", P->name);
+    return OK;
+}
+API ret_t nvmlGpuInstanceCreateComputeInstance(void *h, unsigned id, void **out) {
+    INSTANCE(h, GPU_INSTANCE); NEED(out);
+    if (id != ci_id(P)) return NOT_SUPPORTED;
+    ret_t r = mig(G, "create-compute", I->gi, -1);
+    if (!r) *out = handle_of(D, I->gi, COMPUTE_INSTANCE);
+    return r;
+}
+API ret_t nvmlComputeInstanceDestroy(void *h) { INSTANCE(h, COMPUTE_INSTANCE); return mig(G, "destroy-compute", I->gi, -1); }
+API ret_t nvmlGpuInstanceGetComputeInstances(void *h, unsigned id, void **out, unsigned *count) {
+    INSTANCE(h, GPU_INSTANCE); NEED(out); NEED(count);
+    *count = I->compute && id == ci_id(P);
+    if (*count) *out = handle_of(D, I->gi, COMPUTE_INSTANCE);
+    return OK;
+}
+API ret_t nvmlGpuInstanceGetComputeInstanceById(void *h, unsigned id, void **out) {
+    INSTANCE(h, GPU_INSTANCE); NEED(out);
+    if (id || !I->compute) return NOT_FOUND;
+    *out = handle_of(D, I->gi, COMPUTE_INSTANCE);
+    return OK;
+}
+API ret_t nvmlComputeInstanceGetInfo_v2(void *h, ci_info *out) {
+    INSTANCE(h, COMPUTE_INSTANCE); NEED(out);
+    *out = (ci_info){D, handle_of(D, I->gi, GPU_INSTANCE), 0, ci_id(P), {0, (unsigned)P->compute}};
+    return OK;
+}
+
 NUMBER(nvmlDeviceGetMaxMigDeviceCount, unsigned, S->mig_instances)
-API ret_t nvmlDeviceIsMigDeviceHandle(void *h, unsigned *out) { KNOWN(h); (void)D; NEED(out); *out = 0; return OK; }
+API ret_t nvmlDeviceIsMigDeviceHandle(void *h, unsigned *out) {
+    NEED(out);
+    *out = (unsigned)is_mig(h);
+    if (*out) return OK;
+    KNOWN(h);
+    (void)D;
+    return OK;
+}
 API ret_t nvmlDeviceGetMigDeviceHandleByIndex(void *h, unsigned index, void **out) {
-    (void)index; (void)out;
     DEVICE(h);
-    return S->mig ? NOT_FOUND : NOT_SUPPORTED;
+    return !S->mig ? NOT_SUPPORTED : G->mig ? mig_handle(D, index, NULL, out) : NOT_FOUND;
+}
+API ret_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(void *h, void **out) { INSTANCE(h, MIG_DEVICE); NEED(out); *out = D; return OK; }
+API ret_t nvmlDeviceGetGpuInstanceId(void *h, unsigned *out) { INSTANCE(h, MIG_DEVICE); NEED(out); *out = (unsigned)I->gi; return OK; }
+API ret_t nvmlDeviceGetComputeInstanceId(void *h, unsigned *out) { INSTANCE(h, MIG_DEVICE); NEED(out); *out = 0; return OK; }
+API ret_t nvmlDeviceGetAttributes_v2(void *h, attributes *out) {
+    if (check(h)) return NOT_SUPPORTED; /* of a whole GPU */
+    INSTANCE(h, MIG_DEVICE); NEED(out);
+    unsigned slices = (unsigned)P->compute;
+    *out = (attributes){.sms = sms_of(S, P), .copy = slices, .gi_slices = slices, .ci_slices = slices, .memory_mib = sg_memory_of(S, P)};
+    return OK;
 }
 
 /* --- events --------------------------------------------------------------------------------------------- */
@@ -746,14 +1038,8 @@ API ret_t nvmlDeviceGetFieldValues(void *h, int count, field_value *values) {
 /* --- not simulated: said so ------------------------------------------------------------------------------ */
 
 #define REFUSE(function) API ret_t function(void *h) { if (!users) return UNINITIALIZED; return check(h) ? NOT_SUPPORTED : INVALID_ARGUMENT; }
-REFUSE(nvmlDeviceSetMigMode) REFUSE(nvmlDeviceSetComputeMode)
+REFUSE(nvmlDeviceSetComputeMode) REFUSE(nvmlDeviceGetAttributes) REFUSE(nvmlDeviceGetGpuInstanceRemainingCapacity)
 REFUSE(nvmlDeviceSetEccMode) REFUSE(nvmlDeviceClearEccErrorCounts)
-REFUSE(nvmlDeviceGetDeviceHandleFromMigDeviceHandle) REFUSE(nvmlDeviceGetGpuInstanceId) REFUSE(nvmlDeviceGetComputeInstanceId)
-REFUSE(nvmlDeviceGetAttributes) REFUSE(nvmlDeviceGetAttributes_v2) REFUSE(nvmlDeviceGetGpuInstanceById)
-REFUSE(nvmlDeviceGetGpuInstanceProfileInfo) REFUSE(nvmlDeviceGetGpuInstanceProfileInfoV) REFUSE(nvmlDeviceGetGpuInstances)
-REFUSE(nvmlDeviceGetGpuInstancePossiblePlacements_v2) REFUSE(nvmlDeviceGetGpuInstanceRemainingCapacity)
-REFUSE(nvmlDeviceCreateGpuInstance) REFUSE(nvmlGpuInstanceGetInfo) REFUSE(nvmlGpuInstanceGetComputeInstanceById)
-REFUSE(nvmlGpuInstanceGetComputeInstanceProfileInfo) REFUSE(nvmlGpuInstanceDestroy) REFUSE(nvmlComputeInstanceGetInfo_v2)
 REFUSE(nvmlDeviceGetApplicationsClock) REFUSE(nvmlDeviceGetDefaultApplicationsClock) REFUSE(nvmlDeviceGetClock)
 REFUSE(nvmlDeviceGetSupportedMemoryClocks) REFUSE(nvmlDeviceGetSupportedGraphicsClocks) REFUSE(nvmlDeviceGetFanSpeed)
 REFUSE(nvmlDeviceGetFanSpeed_v2) REFUSE(nvmlDeviceGetNumFans) REFUSE(nvmlDeviceGetEncoderUtilization)

@@ -36,6 +36,9 @@
 #define SG_MAX_XIDS 64
 #define SG_MAX_SWITCHES 8
 #define SG_MAX_PROCESSES 32 /* of a GPU */
+#define SG_MAX_PROFILES 32
+#define SG_MAX_INSTANCES 64
+#define SG_GPU_INSTANCES 15 /* IDs of GPU instances, for which the driver has minors */
 
 /* Bytes of the live file whose shared locks are reference counts. */
 enum { SG_NVIDIA = 0, SG_UVM = 1, SG_MODESET = 2, SG_DRM = 3, SG_PERSISTENCED = 8, SG_FABRICMANAGER = 9 };
@@ -43,7 +46,7 @@ enum { SG_NVIDIA = 0, SG_UVM = 1, SG_MODESET = 2, SG_DRM = 3, SG_PERSISTENCED = 
 typedef struct {
     char pci[20], uuid[48], serial[32];
     int minor, numa, lost, ecc, ecc_total, remapped, pending, throttle, temp, power_mw, limit_mw, persistence;
-    int util, used_mib, processes;
+    int util, used_mib, processes, mig, mig_pending;
     long energy_mj, energy_at_ms;
     struct { int pid, used_mib; } process[SG_MAX_PROCESSES];
 } sg_gpu;
@@ -53,6 +56,18 @@ typedef struct {
     int minor, code;
 } sg_xid;
 
+/* A size of GPU instances (MIG): its number in nvml.h, its ID, its slices, how many there can be, and where each may start. */
+typedef struct {
+    int nvml, id, compute, memory, most, starts, start[SG_GPU_INSTANCES];
+    char name[32];
+} sg_profile;
+
+/* A GPU instance: its GPU's minor, its ID, the profile's, its memory slices, and whether its compute instance is there. */
+typedef struct {
+    int minor, gi, profile, start, size, compute;
+    char uuid[48];
+} sg_instance;
+
 typedef struct {
     char version[32], flavour[16], model[32], name[96];
     char switch_pci[SG_MAX_SWITCHES][20];
@@ -60,9 +75,12 @@ typedef struct {
     int arch, cc_major, cc_minor, memory_mib, power_w, sms, pcie_gen, pcie_width, pci_device, pci_subsystem;
     int mig, mig_instances, nvlinks, switches, fabric_needed, fabric_nvml, fabric, fabric_delay_ms, fabric_broken, switch_managers;
     long event_seq, pid_namespace;
-    int gpus, xids;
+    int mig_compute, mig_memory; /* slices of a GPU */
+    int gpus, xids, profiles, instances;
     sg_gpu gpu[SG_MAX_GPUS];
     sg_xid xid[SG_MAX_XIDS];
+    sg_profile profile[SG_MAX_PROFILES];
+    sg_instance instance[SG_MAX_INSTANCES];
 } sg_state;
 
 #ifdef SIMGPU_TEST
@@ -114,13 +132,18 @@ static void sg_parse_processes(sg_gpu *gpu, char *text) {
     }
 }
 
+/* The next NAME=VALUE of a row. */
+static char *sg_item(char *text, char **save, char **value) {
+    char *item = strtok_r(text, " ", save);
+    while (item && !(*value = strchr(item, '='))) item = strtok_r(NULL, " ", save);
+    if (item) *(*value)++ = 0;
+    return item;
+}
+
 static void sg_parse_gpu(sg_gpu *gpu, char *text) {
-    char *save = NULL;
+    char *save = NULL, *value;
     memset(gpu, 0, sizeof *gpu);
-    for (char *item = strtok_r(text, " ", &save); item; item = strtok_r(NULL, " ", &save)) {
-        char *value = strchr(item, '=');
-        if (!value) continue;
-        *value++ = 0;
+    for (char *item = sg_item(text, &save, &value); item; item = sg_item(NULL, &save, &value)) {
         if (!strcmp(item, "pci")) sg_copy(gpu->pci, sizeof gpu->pci, value);
         else if (!strcmp(item, "uuid")) sg_copy(gpu->uuid, sizeof gpu->uuid, value);
         else if (!strcmp(item, "serial")) sg_copy(gpu->serial, sizeof gpu->serial, value);
@@ -128,22 +151,45 @@ static void sg_parse_gpu(sg_gpu *gpu, char *text) {
 #define FIELD(f) else if (!strcmp(item, #f)) gpu->f = (__typeof__(gpu->f))sg_number(value);
         FIELD(minor) FIELD(numa) FIELD(lost) FIELD(ecc) FIELD(ecc_total) FIELD(remapped) FIELD(pending)
         FIELD(throttle) FIELD(temp) FIELD(power_mw) FIELD(limit_mw) FIELD(persistence)
-        FIELD(util) FIELD(used_mib) FIELD(energy_mj) FIELD(energy_at_ms)
+        FIELD(util) FIELD(used_mib) FIELD(energy_mj) FIELD(energy_at_ms) FIELD(mig) FIELD(mig_pending)
 #undef FIELD
     }
 }
 
 static void sg_parse_xid(sg_xid *xid, char *text) {
-    char *save = NULL;
+    char *save = NULL, *value;
     memset(xid, 0, sizeof *xid);
-    for (char *item = strtok_r(text, " ", &save); item; item = strtok_r(NULL, " ", &save)) {
-        char *value = strchr(item, '=');
-        if (!value) continue;
-        *value++ = 0;
+    for (char *item = sg_item(text, &save, &value); item; item = sg_item(NULL, &save, &value)) {
         if (!strcmp(item, "seq")) xid->seq = sg_number(value);
         else if (!strcmp(item, "time")) xid->time = sg_number(value);
         else if (!strcmp(item, "minor")) xid->minor = (int)sg_number(value);
         else if (!strcmp(item, "code")) xid->code = (int)sg_number(value);
+    }
+}
+
+static void sg_parse_profile(sg_profile *profile, char *text) {
+    char *save = NULL, *value, *inner = NULL;
+    memset(profile, 0, sizeof *profile);
+    for (char *item = sg_item(text, &save, &value); item; item = sg_item(NULL, &save, &value)) {
+        if (!strcmp(item, "name")) sg_copy(profile->name, sizeof profile->name, value);
+        else if (!strcmp(item, "starts")) {
+            for (char *one = strtok_r(value, ",", &inner); one && profile->starts < SG_GPU_INSTANCES; one = strtok_r(NULL, ",", &inner))
+                profile->start[profile->starts++] = (int)sg_number(one);
+        }
+#define FIELD(f) else if (!strcmp(item, #f)) profile->f = (int)sg_number(value);
+        FIELD(nvml) FIELD(id) FIELD(compute) FIELD(memory) FIELD(most)
+#undef FIELD
+    }
+}
+
+static void sg_parse_instance(sg_instance *instance, char *text) {
+    char *save = NULL, *value;
+    memset(instance, 0, sizeof *instance);
+    for (char *item = sg_item(text, &save, &value); item; item = sg_item(NULL, &save, &value)) {
+        if (!strcmp(item, "uuid")) sg_copy(instance->uuid, sizeof instance->uuid, value);
+#define FIELD(f) else if (!strcmp(item, #f)) instance->f = (int)sg_number(value);
+        FIELD(minor) FIELD(gi) FIELD(profile) FIELD(start) FIELD(size) FIELD(compute)
+#undef FIELD
     }
 }
 
@@ -157,6 +203,14 @@ static void sg_parse(sg_state *state, char *text) {
         }
         if (!strncmp(line, "xid ", 4)) {
             if (state->xids < SG_MAX_XIDS) sg_parse_xid(&state->xid[state->xids++], line + 4);
+            continue;
+        }
+        if (!strncmp(line, "profile ", 8)) {
+            if (state->profiles < SG_MAX_PROFILES) sg_parse_profile(&state->profile[state->profiles++], line + 8);
+            continue;
+        }
+        if (!strncmp(line, "instance ", 9)) {
+            if (state->instances < SG_MAX_INSTANCES) sg_parse_instance(&state->instance[state->instances++], line + 9);
             continue;
         }
         char *value = strchr(line, '=');
@@ -183,7 +237,7 @@ static void sg_parse(sg_state *state, char *text) {
         FIELD(arch) FIELD(cc_major) FIELD(cc_minor) FIELD(memory_mib) FIELD(power_w) FIELD(sms) FIELD(pcie_gen)
         FIELD(pcie_width) FIELD(pci_device) FIELD(pci_subsystem) FIELD(mig) FIELD(mig_instances) FIELD(nvlinks)
         FIELD(switches) FIELD(fabric_needed) FIELD(fabric_nvml) FIELD(fabric) FIELD(fabric_delay_ms)
-        FIELD(fabric_broken) FIELD(switch_managers)
+        FIELD(fabric_broken) FIELD(switch_managers) FIELD(mig_compute) FIELD(mig_memory)
 #undef FIELD
     }
 }
@@ -246,14 +300,48 @@ static __attribute__((unused)) int sg_fabric(int fd, const sg_state *state) {
 }
 
 /* Device node: 0 granted, otherwise errno. A node without a real driver answers ENXIO where the device cgroup lets it. */
-static __attribute__((unused)) int sg_device(const char *path) {
-    int fd = open(sg_path(path), O_RDWR | O_CLOEXEC);
+static __attribute__((unused)) int sg_granted(const char *path, int flags) {
+    int fd = open(sg_path(path), flags | O_CLOEXEC);
     if (fd >= 0) { close(fd); return 0; }
     return errno == ENXIO || errno == EIO || errno == ENODEV ? 0 : errno;
 }
+static __attribute__((unused)) int sg_device(const char *path) { return sg_granted(path, O_RDWR); }
 
 /* Shows in /proc/PID/fd that this process uses the device; opening it for real fails for want of a driver. */
 static __attribute__((unused)) int sg_show(const char *path) { return open(sg_path(path), O_PATH | O_CLOEXEC); }
+
+/*
+ * Capabilities of MIG: configuration 1, monitor 2, then 9 for each ID that a GPU instance can have on each GPU, for itself and
+ * for its compute instances (kernel-open/nvidia/nv-caps.c of NVIDIA's open kernel modules).
+ */
+static __attribute__((unused)) void sg_capability(char path[64], const sg_instance *instance, int compute) {
+    snprintf(path, 64, "/dev/nvidia-caps/nvidia-cap%d", 3 + (instance->minor * SG_GPU_INSTANCES + instance->gi) * 9 + compute);
+}
+
+/* The instances on which this process may compute, in the order of their IDs, which is that of NVML. */
+static __attribute__((unused)) int sg_instances(const sg_state *state, int minor, const sg_instance *out[SG_GPU_INSTANCES]) {
+    int found = 0;
+    for (int gi = 0; gi < SG_GPU_INSTANCES; gi++) {
+        for (int i = 0; i < state->instances; i++) {
+            const sg_instance *row = &state->instance[i];
+            char own[64], compute[64];
+            if (row->minor != minor || row->gi != gi || !row->compute) continue;
+            sg_capability(own, row, 0);
+            sg_capability(compute, row, 1);
+            if (!sg_granted(own, O_RDONLY) && !sg_granted(compute, O_RDONLY)) out[found++] = row;
+        }
+    }
+    return found;
+}
+
+static __attribute__((unused)) const sg_profile *sg_profile_of(const sg_state *state, int id) {
+    for (int i = 0; i < state->profiles; i++) if (state->profile[i].id == id) return &state->profile[i];
+    return NULL;
+}
+
+static __attribute__((unused)) unsigned long long sg_memory_of(const sg_state *state, const sg_profile *profile) {
+    return (unsigned long long)(state->memory_mib * profile->memory / state->mig_memory);
+}
 
 static __attribute__((unused)) int sg_run(const char *const words[]) {
     pid_t child = fork();

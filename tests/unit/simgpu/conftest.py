@@ -14,25 +14,28 @@ from simgpu.state import State
 
 VERSION = "580.178.04"
 OTHER = "580.95.05"
+PLACES = {
+    "RUN": "run/simgpu",
+    "LIVE": "run/simgpu/live",
+    "HARDWARE": "hardware.json",
+    "FAULTS": "faults.json",
+    "INFOROM": "inforom.json",
+    "DELAYS": "delays.json",
+    "SAVED": "saved",
+    "DEV": "dev",
+    "PCI": "pci",
+    "MODULES": "module",
+    "PROC": "proc",
+    "PROCESSES": "processes",  # not those of the machine that runs the tests
+    "CONTAINERD": "containerd.toml",
+}
+"""Where the simulated kernel's files are below the test's folder."""
 
 
 @pytest.fixture
 def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The simulated kernel with its files in the test's folder."""
-    for name, place in {
-        "RUN": "run/simgpu",
-        "LIVE": "run/simgpu/live",
-        "HARDWARE": "hardware.json",
-        "FAULTS": "faults.json",
-        "DELAYS": "delays.json",
-        "SAVED": "saved",
-        "DEV": "dev",
-        "PCI": "pci",
-        "MODULES": "module",
-        "PROC": "proc",
-        "PROCESSES": "processes",  # not those of the machine that runs the tests
-        "CONTAINERD": "containerd.toml",
-    }.items():
+    for name, place in PLACES.items():
         monkeypatch.setattr(paths, name, tmp_path / place)
     for folder in ("run/simgpu", "pci/devices", "pci/drivers", "module", "proc", "processes", "dev"):
         (tmp_path / folder).mkdir(parents=True)

@@ -7,6 +7,9 @@ simgpu load FILE [OPTION=V ...]  insert a simulated kernel module (what insmod d
 simgpu unload NAME [--force]     remove one (EBUSY if it is used)
 simgpu fabric STATE              used by nv-fabricmanager: not-started | in-progress | completed
 simgpu set PCI NAME NUMBER       used by NVML: limit_mw | persistence of a GPU, until the driver is unloaded
+simgpu mig PCI mode 0|1          used by NVML, as is all of MIG
+simgpu mig PCI reset             used by nvidia-smi
+simgpu mig PCI create PROFILE [START], create-compute GI, destroy-compute GI, destroy GI
 simgpu fault KIND [CODE] [--gpu N]   N is the index of NVML; see simgpu fault --help
 simgpu heal                      take all faults away
 simgpu status [--json]
@@ -19,6 +22,7 @@ import contextlib
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from simgpu.errors import RefusedError
@@ -46,6 +50,12 @@ def parser(words: list[str]) -> argparse.ArgumentParser:
     sub.add_argument("pci")
     sub.add_argument("name", choices=["limit_mw", "persistence"])
     sub.add_argument("number", type=int)
+    sub = commands.add_parser("mig")
+    sub.add_argument("pci")
+    sub.add_argument(
+        "action", choices=["mode", "reset", "create", "create-compute", "destroy-compute", "destroy"]
+    )
+    sub.add_argument("numbers", nargs="*", type=int)
     sub = commands.add_parser("fault", formatter_class=argparse.RawDescriptionHelpFormatter)
     if words[:1] == ["fault"]:
         _fault(sub)
@@ -109,6 +119,8 @@ def _run(options: argparse.Namespace) -> None:
             from simgpu.driver import change_setting
 
             change_setting(options.pci, options.name, options.number)
+        case "mig":
+            _mig(options.action, options.pci, options.numbers)
         case "fault":
             from simgpu.injection import inject
 
@@ -122,3 +134,16 @@ def _run(options: argparse.Namespace) -> None:
 
             content = status()
             print(json.dumps(content, indent=1) if options.json else human(content))
+
+
+def _mig(action: str, address: str, numbers: list[int]) -> None:
+    from simgpu import mig
+
+    actions: dict[str, Callable[..., None]] = {
+        "mode": mig.set_mode,
+        "reset": mig.reset,
+        "create": mig.create,
+        "destroy": mig.destroy,
+    }
+    actions |= {"create-compute": mig.create_compute, "destroy-compute": mig.destroy_compute}
+    actions[action](address, *numbers)

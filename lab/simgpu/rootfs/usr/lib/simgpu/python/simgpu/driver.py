@@ -12,7 +12,7 @@ from pathlib import Path
 
 from simgpu import fault, paths, pci
 from simgpu.errors import RefusedError
-from simgpu.hardware import Gpu, Machine, delay_s, hardware
+from simgpu.hardware import Gpu, Machine, delay_s, hardware, inforom
 from simgpu.kernel_log import ERROR, WARNING, klog
 from simgpu.modinfo import modinfo
 from simgpu.modules import BYTES, DEPENDS, dependents, lockable, named
@@ -60,6 +60,8 @@ def reset_values(state: State, machine: Machine) -> None:
             "pcie_width": str(machine["pcie_width"]),
             "mig": str(int(machine["mig"])),
             "mig_instances": str(machine["mig_instances"]),
+            "mig_compute": str(machine["mig_compute"]),
+            "mig_memory": str(machine["mig_memory"]),
             "nvlinks": str(machine["nvlinks"]),
             "switches": str(len(machine["nvswitches"])),
             "switch_pci": ",".join(switch["pci"] for switch in machine["nvswitches"]),
@@ -73,6 +75,7 @@ def reset_values(state: State, machine: Machine) -> None:
             "options": "{}",
         }
     )
+    state.profiles = machine["mig_profiles"]
 
 
 def probe_gpus(machine: Machine) -> list[dict[str, str]]:
@@ -84,6 +87,7 @@ def probe_gpus(machine: Machine) -> list[dict[str, str]]:
 
 def gpu_row(gpu: Gpu, minor: int) -> dict[str, str]:
     """A healthy GPU in the live state."""
+    mode = str(int(gpu["pci"] in inforom()))
     return {
         "minor": str(minor),
         "pci": gpu["pci"],
@@ -105,6 +109,8 @@ def gpu_row(gpu: Gpu, minor: int) -> dict[str, str]:
         "energy_mj": "0",  # until the moment that follows; since then the power that is above
         "energy_at_ms": str(time.monotonic_ns() // 1_000_000),
         "persistence": "0",
+        "mig": mode,
+        "mig_pending": mode,
     }
 
 
@@ -245,7 +251,7 @@ def unload(name: str, force: bool = False) -> None:
     state = State.load()
     state.modules = [other for other in state.modules if other != name]
     if name == "nvidia":
-        state.gpus, state.xids = [], []
+        state.gpus, state.xids, state.instances = [], [], []
         state.values["fabric"] = str(FABRIC["not-started"])
         state.values["version"] = state.values["flavour"] = ""
     state.save()

@@ -47,6 +47,9 @@ class Machine(TypedDict):
     pcie_width: int
     mig: bool
     mig_instances: int
+    mig_compute: int
+    mig_memory: int
+    mig_profiles: list[dict[str, str]]
     nvlinks: int
     fabric_manager: bool
     fabric_state_in_nvml: bool
@@ -87,6 +90,20 @@ def gpu_by_index(machine: Machine, index: int | None) -> Gpu:
     if not 0 <= number < len(order):
         raise RefusedError(errno.EINVAL, f"there is no GPU {number}: this machine has {len(order)}")
     return order[number]
+
+
+def inforom() -> list[str]:
+    """Addresses of the GPUs that come up with MIG mode on."""
+    try:
+        addresses: list[str] = json.loads(paths.INFOROM.read_text())
+    except FileNotFoundError:
+        return []
+    return addresses
+
+
+def write_inforom(addresses: list[str]) -> None:
+    """Keep which GPUs those are."""
+    paths.INFOROM.write_text(json.dumps(sorted(set(addresses))) + "\n")
 
 
 def delay_s(what: str) -> float:

@@ -8,6 +8,8 @@ RUN = Path("/run/simgpu")
 LIVE = RUN / "live"
 HARDWARE = Path("/var/lib/simgpu/hardware.json")
 FAULTS = Path("/var/lib/simgpu/faults.json")
+INFOROM = Path("/var/lib/simgpu/inforom.json")
+"""GPUs that keep their MIG mode on."""
 DELAYS = Path("/var/lib/simgpu/delays.json")
 SAVED = Path("/var/lib/simgpu/saved")
 """Files that a fault replaced."""

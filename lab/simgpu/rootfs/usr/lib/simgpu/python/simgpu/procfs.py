@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
+from pathlib import Path
 
 from simgpu import paths
 from simgpu.files import read, write
@@ -13,6 +14,8 @@ from simgpu.state import State
 
 FRONTEND_MAJOR = 195
 MIG_GPUS, MIG_INSTANCES, MIG_COMPUTE_INSTANCES = 8, 15, 8
+FIRST_MIG_MINOR, IMEX_MINOR = 3, 4323
+"""After 'config' and 'monitor', and after the instances of the 32 GPUs that the driver counts."""
 NO_DEVICES = "Character devices:\n\nBlock devices:\n"
 
 
@@ -88,7 +91,7 @@ def show_driver(state: State) -> None:
         params[key.removeprefix("NVreg_")] = value
     write(base / "params", "".join(f"{key}: {value}\n" for key, value in params.items()))
     _show_gpus(state)
-    _show_capabilities(has_mig=state.values.get("mig") == "1")
+    _show_capabilities(state)
     if state.values.get("switches", "0") != "0":
         text = f"NVIDIA nvswitch driver {version} (SIMULATED)\n"
         write(paths.PROC / "nvidia-nvswitch" / "version", text)
@@ -111,18 +114,39 @@ def _show_gpus(state: State) -> None:
         )
 
 
-def _show_capabilities(has_mig: bool) -> None:
-    base = paths.PROC / "nvidia" / "capabilities"
+def _capability(minor: int, mode: int = 0o400) -> str:
+    return f"DeviceFileMinor: {minor}\nDeviceFileMode: {mode}\nDeviceFileModify: 1\n"
 
-    def capability(minor: int) -> str:
-        return f"DeviceFileMinor: {minor}\nDeviceFileMode: 256\nDeviceFileModify: 1\n"
 
+def _show_capabilities(state: State) -> None:
+    base, has_mig = paths.PROC / "nvidia" / "capabilities", state.values.get("mig") == "1"
     if has_mig:
-        write(base / "mig" / "config", capability(1))
-        write(base / "mig" / "monitor", capability(2))
-    write(base / "fabric-imex-mgmt", capability(3))
+        write(base / "mig" / "config", _capability(1))
+        write(base / "mig" / "monitor", _capability(2, 0o444))
+        _show_instances(state, base)
+    write(base / "fabric-imex-mgmt", _capability(IMEX_MINOR))
     write(paths.PROC / "nvidia-caps" / "mig-minors", mig_minors() if has_mig else "")
-    write(paths.PROC / "nvidia-caps" / "sys-minors", "fabric-imex-mgmt 3\n")
+    write(paths.PROC / "nvidia-caps" / "sys-minors", f"fabric-imex-mgmt {IMEX_MINOR}\n")
+
+
+def _show_instances(state: State, base: Path) -> None:
+    wanted = {}
+    for row in state.instances:
+        minor, gi = int(row["minor"]), int(row["gi"])
+        folder = base / f"gpu{minor}" / "mig" / f"gi{gi}"
+        wanted[folder] = capability_minor(minor, gi)
+        if row["compute"] == "1":
+            wanted[folder / "ci0"] = capability_minor(minor, gi, 0)
+    for folder in [*base.glob("gpu*/mig/gi*"), *base.glob("gpu*/mig/gi*/ci*")]:
+        if folder not in wanted:
+            shutil.rmtree(folder, ignore_errors=True)
+    for folder, minor in wanted.items():
+        write(folder / "access", _capability(minor, 0o444))
+
+
+def capability_minor(gpu: int, gi: int, ci: int = -1) -> int:
+    """Minor of the capability of a GPU instance, or of its compute instance."""
+    return FIRST_MIG_MINOR + (gpu * MIG_INSTANCES + gi) * (1 + MIG_COMPUTE_INSTANCES) + 1 + ci
 
 
 def mig_minors() -> str:

@@ -13,6 +13,10 @@ def main(name: str, arguments: list[str]) -> int:
         from simgpu.modules_load import main as modules_load
 
         return modules_load(arguments)
+    if name == "runc-create":
+        from simgpu.containers import main as create
+
+        return create(arguments)
     from simgpu import kmod
 
     tools = {"insmod": kmod.insmod, "rmmod": kmod.rmmod, "modprobe": kmod.modprobe, "lsmod": kmod.lsmod}

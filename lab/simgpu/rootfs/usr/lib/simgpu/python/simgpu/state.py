@@ -31,25 +31,33 @@ class State:
         values: facts of the machine and its driver.
         gpus: one row for each GPU that the driver drives, in NVML's order.
         xids: what the driver reported since it was loaded.
+        profiles: sizes that instances of a GPU can have (MIG), by NVML's numbers for them and by slices.
+        instances: GPU instances, with the minor of their GPU.
     """
 
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
         self.gpus: list[dict[str, str]] = []
         self.xids: list[dict[str, str]] = []
+        self.profiles: list[dict[str, str]] = []
+        self.instances: list[dict[str, str]] = []
+
+    def _rows(self) -> dict[str, list[dict[str, str]]]:
+        """The lines that are rows, by their first word."""
+        return {"gpu": self.gpus, "xid": self.xids, "profile": self.profiles, "instance": self.instances}
 
     @classmethod
     def load(cls) -> State:
         """Read the live file."""
         state = cls()
+        rows = state._rows()
         raw = paths.LIVE.read_bytes()
         head, _, rest = raw.partition(b"\n")
         body = rest[: int(head.split()[2])].decode()
         for line in body.splitlines():
             word, _, tail = line.partition(" ")
-            if word in ("gpu", "xid"):
-                row = dict(item.split("=", 1) for item in tail.split(" "))
-                (state.gpus if word == "gpu" else state.xids).append(row)
+            if word in rows:
+                rows[word].append(dict(item.split("=", 1) for item in tail.split(" ")))
             else:
                 key, _, value = line.partition("=")
                 state.values[key] = value
@@ -58,7 +66,8 @@ class State:
     def save(self) -> None:
         """Write the live file as a whole."""
         lines = [f"{key}={value}" for key, value in self.values.items()]
-        for word, rows in (("gpu", self.gpus), ("xid", self.xids[-MAX_XIDS:])):
+        del self.xids[:-MAX_XIDS]
+        for word, rows in self._rows().items():
             lines += [f"{word} " + " ".join(f"{key}={value}" for key, value in row.items()) for row in rows]
         body = ("\n".join(lines) + "\n").encode()
         data = f"{HEADER} {fnv1a(body):016x} {len(body)}\n".encode() + body

@@ -38,7 +38,7 @@ def holders() -> Iterator[Holder]:
     for folder in paths.PROCESSES.iterdir():
         if folder.name.isdigit():
             with contextlib.suppress(OSError):  # it has ended
-                names = _devices(folder)
+                names = opened(folder, DEVICE)
                 if UVM in names and len(names) > 1:
                     # The name before these is in brackets, and may have blanks and brackets.
                     words = (folder / "stat").read_text().rpartition(")")[2].split()
@@ -46,11 +46,12 @@ def holders() -> Iterator[Holder]:
                     yield Holder(int(folder.name), names - {UVM}, cpu_s, int(words[21]) * PAGE >> 20)
 
 
-def _devices(folder: Path) -> frozenset[str]:
+def opened(folder: Path, pattern: re.Pattern[str]) -> frozenset[str]:
+    """What a process has open of the devices that a pattern finds, by its first group."""
     found = set()
     for link in (folder / "fd").iterdir():
         with contextlib.suppress(OSError):  # closed since
-            if match := DEVICE.search(str(link.readlink())):
+            if match := pattern.search(str(link.readlink())):
                 found.add(match[1])
     return frozenset(found)
 
