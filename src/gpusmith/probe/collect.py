@@ -23,6 +23,7 @@ from gpusmith.probe import (
     host,
     kernels,
     kubernetes,
+    layout,
     library,
     log,
     managed,
@@ -93,6 +94,7 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
         "managed_files": safely("managed files", managed.gather),
         "marked_files": safely("marked files", managed.marked),
         "trust": safely("trust store", trust.gather),
+        "gpu_layout": safely("GPU layout", layout.read),
     }
     boots = found["boot"] = safely("boot", boot.gather)
     found["system"] = safely("system", lambda: system.gather(boots))

@@ -9,6 +9,7 @@ import hashlib
 from typing import Iterator
 
 from gpusmith.probe.boot import MODULE_FILES, SYSCTL_FILES
+from gpusmith.probe.layout import PATH as GPU_LAYOUT
 from gpusmith.probe.packages import LOCKS
 from gpusmith.probe.taken import NOTES
 
@@ -40,6 +41,8 @@ MANAGED_FILES = (
     "/etc/tmpfiles.d/gpusmith-*",
     "/etc/systemd/system/gpusmith-*.service",
     "/etc/systemd/system/*.service.d/*gpusmith-*",
+    GPU_LAYOUT,
+    "/usr/local/lib/gpusmith/*",
     f"{CHANGES}/*.json",
     f"{NOTES}/*.json",
 )

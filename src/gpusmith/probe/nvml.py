@@ -13,6 +13,7 @@ from typing import Any, Callable
 from gpusmith.probe.allocations import pod_uid
 from gpusmith.probe.child import within
 from gpusmith.probe.files import read_text
+from gpusmith.probe.instances import Instance, gather
 from gpusmith.probe.pci import normal_pci
 
 THROTTLE_REASONS = {
@@ -64,6 +65,7 @@ class Gpu:
     """A GPU as NVML sees it.
 
     Attributes:
+        instances: that MIG has made; None without MIG mode.
         retired_pages: pages of memory that are no longer used, of GPUs that cannot remap rows.
         retirement_pending: more of them wait for the next load of the driver.
         power_limit_mw: that is set now.
@@ -89,6 +91,7 @@ class Gpu:
     throttle_reasons: tuple[str, ...] | None = None
     mig_mode: str | None = None
     mig_mode_pending: str | None = None
+    instances: tuple[Instance, ...] | None = None
     pcie_width: int | None = None
     pcie_width_max: int | None = None
     nvlinks: tuple[bool, ...] | None = None
@@ -305,6 +308,7 @@ def _health(questions: Questions) -> dict[str, Any]:
         "throttle_reasons": questions.ask("throttle_reasons", _clock_reasons),
         "mig_mode": _mode(mig[0]) if mig else None,
         "mig_mode_pending": _mode(mig[1]) if mig else None,
+        "instances": questions.ask("instances", gather) if mig and mig[0] else None,
     }
 
 
@@ -362,25 +366,40 @@ def _lost(questions: Questions) -> str | None:
     return None if said == NO_FUNCTION else said
 
 
+def load(path: str, root: str | None = None) -> bool:
+    """Have pynvml use a library, and say whether it carries the simulation's mark.
+
+    Args:
+        path: of the library. pynvml would take what the loader finds by name, and not say which file that is.
+        root: below which it is, if not below the machine's.
+
+    Raises:
+        OSError: the loader does not take it.
+    """
+    import pynvml
+
+    library = within(root, lambda: ctypes.CDLL(path)) if root else ctypes.CDLL(path)
+    pynvml.nvmlLib = library
+    try:
+        ctypes.c_char.in_dll(library, "gpusmith_simulated")
+    except ValueError:
+        return False
+    return True
+
+
 def ask_library(path: str, root: str | None = None) -> Answer:
     """Everything that NVML says; for a process of its own, which the library may hang or crash.
 
     Args:
-        path: of the library. pynvml would take what the loader finds by name, and not say which file that is.
+        path: of the library.
         root: below which it is, if not below the machine's.
     """
     import pynvml
 
     try:
-        library = within(root, lambda: ctypes.CDLL(path)) if root else ctypes.CDLL(path)
+        simulated = load(path, root)
     except OSError as error:
         return Answer(Nvml(error=str(error)))
-    try:
-        ctypes.c_char.in_dll(library, "gpusmith_simulated")
-        simulated = True
-    except ValueError:
-        simulated = False
-    pynvml.nvmlLib = library
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError_FunctionNotFound:

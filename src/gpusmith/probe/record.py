@@ -19,6 +19,7 @@ from gpusmith.probe.foreign import Foreign
 from gpusmith.probe.host import Host
 from gpusmith.probe.kernels import Kernel
 from gpusmith.probe.kubernetes import Kubernetes
+from gpusmith.probe.layout import GpuLayout
 from gpusmith.probe.library import Library
 from gpusmith.probe.log import Log, SwitchXid, Xid
 from gpusmith.probe.memory import Memory
@@ -56,6 +57,7 @@ class Record:
         boot: None if its files could not be read.
         kernels: folders of modules, with the kernels that they are of.
         taken: kernel modules that another node has built.
+        gpu_layout: how the machine is to divide its GPUs; None if nothing was asked of it.
         allocations: which pods were given which devices; None if the kubelet has no notes of it.
         holders: processes that have a GPU open, and have run for a while; None if that could not be found out.
         own: facts of the site's own, by the file that found them.
@@ -92,6 +94,7 @@ class Record:
     boot: Boot | None = None
     kernels: tuple[Kernel, ...] | None = None
     taken: tuple[Taken, ...] = ()
+    gpu_layout: GpuLayout | None = None
     allocations: Allocations | None = None
     holders: tuple[Holder, ...] | None = None
     managed_files: Mapping[str, str] = field(default_factory=dict)

@@ -13,7 +13,8 @@ from gpusmith.probe.commands import Command
 # What must run, and what our roles, or NVIDIA's packages without them, have run once at every boot. Then what rules the network.
 SERVICES = (
     "containerd", "kubelet", "nvidia-persistenced", "nvidia-fabricmanager", "gpusmith-nvidia-load",
-    "gpusmith-gpu-devices", "nvidia-cdi-refresh", "systemd-modules-load", "systemd-sysctl", "firewalld", "NetworkManager",
+    "gpusmith-gpu-devices", "gpusmith-gpu-layout", "nvidia-cdi-refresh", "systemd-modules-load", "systemd-sysctl", "firewalld",
+    "NetworkManager",
 )  # fmt: skip
 
 # It has no file, so that systemd asks for a reload of it only where it asks for one of all units.
