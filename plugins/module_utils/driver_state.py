@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Dict, Iterable, List, Mapping, Sequence, Tuple
 
-from ansible_collections.gpusmith.gpu.plugins.module_utils import files
+from ansible_collections.gpusmith.gpu.plugins.module_utils import files, gpu_layout
 
 if TYPE_CHECKING:
     from gpusmith.probe.services import Service
@@ -247,12 +247,21 @@ class Driver:
                 said = self._journal(begin, "-u", LOAD) or error
                 raise DriverStateError("refused", self._refusal(begin, said))
         self._insert(["nvidia", "nvidia-uvm", *reversed(self.noted("modules"))])
-        self._start([unit for unit in wanted if unit not in (LOAD, DEVICES)])
+        self._start([unit for unit in wanted if unit in PACKAGED])
+        self._divide()
+        self._start([unit for unit in wanted if unit not in (LOAD, DEVICES, *PACKAGED)])
         if DEVICES in wanted:
             # Device links and CDI specification are of the driver that was there before.
             self._start([DEVICES], anew=True)
         files.put(self._notes, None)
         return True
+
+    def _divide(self) -> None:
+        """Have GPUs as the node's layout says: what MIG made of them went with the driver. Not by its unit, which would end the kubelet."""
+        if gpu_layout.FILE.exists():
+            _result, problem = gpu_layout.call(self._run, gpu_layout.PROGRAM)
+            if problem:
+                raise DriverStateError("settings", problem)
 
     def _read_units(self, disabled: Sequence[str], due: bool) -> None:
         """Have services of new packages run at boot, and by their new unit files.

@@ -18,9 +18,14 @@ PACKED = base64.b64encode(bundle()).decode()
 
 
 class BundledAction(ActionBase):
-    """Runs the module of the action's name, and gives it the probe's code."""
+    """Runs the module of the action's name, and gives it the probe's code.
+
+    Attributes:
+        packed: what it gives, in base64.
+    """
 
     TRANSFERS_FILES = False
+    packed = PACKED
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Entry point of Ansible."""
@@ -33,6 +38,6 @@ class BundledAction(ActionBase):
     ) -> dict[str, Any]:
         """A module's answer; a host that cannot be reached is reported by Ansible itself."""
         answer: dict[str, Any] = self._execute_module(
-            module_name=module, module_args={**arguments, "bundle": PACKED}, task_vars=task_vars
+            module_name=module, module_args={**arguments, "bundle": self.packed}, task_vars=task_vars
         )
         return answer

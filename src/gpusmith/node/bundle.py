@@ -1,6 +1,6 @@
-"""The probe as one zip: what travels to a node, by the suite and by Ansible alike.
+"""Programs as one zip each: the probe, which travels to a node by the suite and by Ansible alike, and what divides its GPUs.
 
-A node's Python compiles all of it for every probe, so what the probe does not use stays at home.
+A node's Python compiles all of it for every probe, so what a program does not use stays at home.
 """
 
 from __future__ import annotations
@@ -127,20 +127,40 @@ Own = tuple[tuple[str, str], ...]
 """Files of a site's own that gather facts: name and text."""
 
 
+def _ours(entry: str) -> dict[str, str]:
+    """Files of a package of ours and of the packages' parts that it uses, by their place in the zip."""
+    waiting, texts = [PACKAGE / "__init__.py", *sorted((PACKAGE / entry).glob("*.py"))], dict[Path, str]()
+    while waiting:
+        path = waiting.pop()
+        if path in texts:
+            continue
+        texts[path] = path.read_text(encoding="utf-8")
+        for package, name, parts in re.findall(
+            r"^from gpusmith\.(\w+)(?:\.(\w+))? import (.+)", texts[path], re.MULTILINE
+        ):
+            names = [name] if name else re.findall(r"\w+", parts)
+            found = (PACKAGE / package / f"{one}.py" for one in ("__init__", *names))
+            waiting += [one for one in found if one.exists()]
+    return {f"gpusmith/{path.relative_to(PACKAGE)}": text for path, text in texts.items()}
+
+
+def _bindings(texts: Iterable[str]) -> str:
+    """What these texts need of NVML's bindings."""
+    used = {name for text in texts for name in re.findall(r"\bpynvml\.(\w+)", text)}
+    bindings = (_folder("pynvml") / "pynvml.py").read_text(encoding="utf-8")
+    # It makes its classes of errors by going through these names.
+    return needed_part(bindings, used, kept="NVML_ERROR_")
+
+
 def _files(own: Own) -> Iterator[tuple[str, str]]:
-    """What the zip has, with its place there."""
+    """What the probe's zip has, with its place there."""
     if own:
         yield f"{PACKAGE_OF_OWN}/__init__.py", ""
     for name, text in own:
         yield f"{PACKAGE_OF_OWN}/{name}.py", text
-    ours = [PACKAGE / "__init__.py", *(PACKAGE / "probe").glob("*.py")]
-    texts = {path: path.read_text(encoding="utf-8") for path in ours}
-    for path, text in texts.items():
-        yield f"gpusmith/{path.relative_to(PACKAGE)}", text
-    used = {name for text in texts.values() for name in re.findall(r"\bpynvml\.(\w+)", text)}
-    bindings = (_folder("pynvml") / "pynvml.py").read_text(encoding="utf-8")
-    # It makes its classes of errors by going through these names.
-    yield "pynvml.py", needed_part(bindings, used, kept="NVML_ERROR_")
+    ours = _ours("probe")
+    yield from ours.items()
+    yield "pynvml.py", _bindings(ours.values())
     yield "yaml/__init__.py", ""
     for name in YAML:
         yield f"yaml/{name}.py", (_folder("yaml") / f"{name}.py").read_text(encoding="utf-8")
@@ -150,7 +170,7 @@ def _files(own: Own) -> Iterator[tuple[str, str]]:
 
 @cache
 def bundle(own: Own = ()) -> bytes:
-    """The zip, made once per process.
+    """The probe's zip, made once per process.
 
     Args:
         own: as of `Own`; only the suite has any.
@@ -158,9 +178,25 @@ def bundle(own: Own = ()) -> bytes:
     Raises:
         ToolError: a module of it is not installed.
     """
+    return _packed(_files(own))
+
+
+@cache
+def partition() -> bytes:
+    """The zip that divides a node's GPUs, as ``python3`` runs it.
+
+    Raises:
+        ToolError: a module of it is not installed.
+    """
+    ours = _ours("partition")
+    start = "import gpusmith.partition.__main__\n"
+    return _packed([*ours.items(), ("pynvml.py", _bindings(ours.values())), ("__main__.py", start)])
+
+
+def _packed(files: Iterable[tuple[str, str]]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", compresslevel=9) as archive:
-        for place, text in sorted(_files(own)):
+        for place, text in sorted(files):
             row = zipfile.ZipInfo(place, EPOCH)
             row.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(row, without_comments(text))

@@ -168,6 +168,10 @@ def _swap(result: Result, told: Told) -> None:  # noqa: ARG001 - one signature f
     told.add({"more": ["swap is turned off, now and at boot"]})
 
 
+def _partitions(result: Result, told: Told) -> None:
+    told.add({"files": _headers(result), "more": result.get("done") or []})
+
+
 READERS: Mapping[str, Callable[[Result, Told], None]] = {
     "preflight": _simulation,
     "packages": _packages,
@@ -180,5 +184,6 @@ READERS: Mapping[str, Callable[[Result, Told], None]] = {
     "operands": _objects,
     "device_plugin_restart": _objects,
     "swap_off": _swap,
+    "gpu_partitions": _partitions,
 }
 """By the module's short name."""

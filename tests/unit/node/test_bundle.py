@@ -82,3 +82,19 @@ def test_comments_and_docstrings_stay_at_home_but_for_those_of_the_head() -> Non
     )
     assert bundle.without_comments("") == ""
     assert bundle.without_comments("# Copyright.\n") == "# Copyright.\n"
+
+
+def test_what_divides_gpus_takes_what_it_uses_of_the_probe_and_no_more() -> None:
+    archive = zipfile.ZipFile(io.BytesIO(bundle.partition()))
+    found = {name: archive.read(name).decode() for name in archive.namelist()}
+    for name, text in found.items():
+        ast.parse(text, name, feature_version=(3, 8))
+    assert {
+        "__main__.py",
+        "gpusmith/partition/__main__.py",
+        "gpusmith/probe/usage.py",
+        "pynvml.py",
+    } <= found.keys()
+    assert not [name for name in found if "kubernetes" in name or name.startswith(("yaml", "tomli"))]
+    assert "def nvmlDeviceSetMigMode" in found["pynvml.py"]
+    assert "nvmlDeviceSetMigMode" not in dict(texts())["pynvml.py"], "the probe changes nothing"

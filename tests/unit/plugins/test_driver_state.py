@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.gpusmith.gpu.plugins.module_utils import driver_state
+from ansible_collections.gpusmith.gpu.plugins.module_utils import driver_state, gpu_layout
 from ansible_collections.gpusmith.gpu.plugins.module_utils.driver_state import Driver, DriverStateError
 from ansible_collections.gpusmith.gpu.plugins.modules import driver_state as module
 
@@ -240,6 +241,33 @@ def test_units_start_in_the_order_in_which_they_depend_on_each_other(machine: Ma
         "systemctl start nvidia-fabricmanager", "systemctl start dcgm",
         "systemctl restart gpusmith-gpu-devices",
     ]  # fmt: skip
+
+
+def test_gpus_are_divided_again_before_others_use_them(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[dict[str, object]] = [
+        {"error": "GPU 0 does not take it.", "hint": "Reboot."},
+        {"changed": True},
+    ]
+
+    def run(words: Sequence[str]) -> tuple[int, str, str]:
+        if words[0] != sys.executable:
+            return machine.run(words)
+        machine.effects.append(words[1])
+        return 0, json.dumps({"done": [], "changed": False, **answers.pop(0)}), ""
+
+    unloaded(machine)
+    machine.effects.clear()
+    (tmp_path / "layout").touch()
+    monkeypatch.setattr(gpu_layout, "FILE", tmp_path / "layout")
+    driver = machine.driver()
+    monkeypatch.setattr(driver, "_run", run)
+    with pytest.raises(DriverStateError, match=r"^GPU 0 does not take it\. Reboot\.$"):
+        driver.load(["dcgm"], False)
+    assert driver.load(["dcgm"], False), "it goes on"
+    began = machine.effects.index("systemctl start dcgm")
+    assert machine.effects[began - 2] == "/usr/local/lib/gpusmith/gpu-layout.pyz"
 
 
 def test_a_foreign_process_is_named_and_nothing_is_touched(machine: Machine) -> None:

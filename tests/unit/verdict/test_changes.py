@@ -102,6 +102,11 @@ def test_holds_alone() -> None:
         ),
         ("gpusmith.gpu.operands", {"objects": ["A"], "left_out": ["B"]}, {"objects": ["A", "B"]}),
         ("gpusmith.gpu.swap_off", {}, {"more": ["swap is turned off, now and at boot"]}),
+        (
+            "gpusmith.gpu.gpu_partitions",
+            {"done": ["MIG mode is on"], "diff": [{"after_header": "/etc/a"}]},
+            {"files": ["/etc/a"], "more": ["MIG mode is on"]},
+        ),
         ("ansible.builtin.set_fact", {"path": "/etc/a"}, {}),
     ],
 )
