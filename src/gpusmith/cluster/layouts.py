@@ -18,8 +18,9 @@ from gpusmith.upgrade import unfinished
 from gpusmith.wanted.layouts import Layout, of_label, of_node
 
 KEPT = (
-    "hands out {now}, and the inventory asks for {wanted}. site.yml changes that only on a new node, whose GPUs no pod can hold."
-    " Run playbooks/change_layout.yml for it, which waits for the pods that hold its GPUs; or set the inventory back."
+    "hands out {now}, and the inventory asks for {wanted}. site.yml changes shares only on a new node, whose GPUs no pod can"
+    " hold, and MIG on none. Run playbooks/change_layout.yml for it, which waits for the pods that hold its GPUs; or set the"
+    " inventory back."
 )
 KINDS = {"daemonsets": ("apps/v1", "DaemonSet"), "configmaps": ("v1", "ConfigMap")}
 
@@ -34,9 +35,10 @@ def of_now(cluster: Cluster, node: Object, wanted: Layout, startup: str) -> tupl
         startup: key of the taint of a new node that it gets with the label; empty if it gets none.
     """
     now = str((node["metadata"].get("labels") or {}).get(LAYOUT_LABEL) or "")
-    if now == wanted.label or _is_nobodys(cluster, node, startup):
-        return wanted.label, ""
     has = of_label(now)
+    by_mig = bool(wanted.profile or (has and has.profile))
+    if now == wanted.label or (not by_mig and _is_nobodys(cluster, node, startup)):
+        return wanted.label, ""
     words = has.words if has else f"GPUs by label '{LAYOUT_LABEL}={now}', which nothing serves"
     return now, KEPT.format(now=words, wanted=wanted.words)
 

@@ -236,7 +236,10 @@ def make(
                 state.problem = f"not Ready after {timeout_s:.0f} s, last seen: {state.seen.rstrip('.')}"
     for name, row in wanted.items():
         if check and name not in found:
-            states[name].changes = changes(None, row.with_layout(row.layout.label))
+            # MIG is no matter of a label alone, and comes later.
+            states[name].changes = changes(
+                None, row.with_layout("" if row.layout.profile else row.layout.label)
+            )
     for name, node in found.items():
         # The taint of a machine made anew cannot wait: the next run finds the machine joined and does not ask for it.
         if check or states[name].ready or wanted[name].startup_taint:

@@ -141,7 +141,9 @@ def place(asked: Sequence[str], gpu: Partitioning) -> tuple[Placement, ...]:
     for name in asked:
         profile = known.get(name.removeprefix(ALL))
         if profile is None:
-            raise InputError(f"'{name}' is no MIG profile of this GPU.", f"It has {quoted(known)}.")
+            raise InputError(
+                f"'{name.removeprefix(ALL)}' is no MIG profile of this GPU.", f"It has {quoted(known)}."
+            )
         wanted += [profile] * (profile.most if name.startswith(ALL) else 1)
     # What has the least choice goes first.
     wanted.sort(key=lambda profile: (len(profile.starts), profile.name))

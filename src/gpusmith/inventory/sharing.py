@@ -6,13 +6,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpusmith.data.operands import EXISTING
-from gpusmith.errors import Refusal
+from gpusmith.errors import InputError, Refusal
+from gpusmith.inventory.gpu_models import VARIABLE as MODELS
+from gpusmith.inventory.machines import MODEL
 from gpusmith.inventory.target import on_hosts
+from gpusmith.inventory.templates import has_open
 from gpusmith.names import LAYOUT_LABEL
-from gpusmith.wanted.layouts import NONE
+from gpusmith.wanted.layouts import MIG, NONE, by_mig
 from gpusmith.wording import quoted
 
 SHARING, SHARES, RESOURCE = "gpusmith_gpu_sharing", "gpusmith_gpu_shares", "gpusmith_gpu_share_resource"
+PROFILE = "gpusmith_gpu_mig_profile"
 PLUGIN, LABELS = "gpu_operands_device_plugin", "kubernetes_node_labels"
 
 Values = Mapping[str, Any]
@@ -25,14 +29,44 @@ def check_sharing(nodes: Mapping[str, Values], extra: Values) -> list[Refusal]:
         nodes: variables by name, by node of the run.
         extra: those of -e.
     """
-    given = [name for name in (SHARING, SHARES, RESOURCE) if name in extra]
+    given = [name for name in (SHARING, SHARES, RESOURCE, PROFILE) if name in extra]
     if given:
         lasting = "How GPUs are handed out must outlast the run: the validation, and the next run, ask the inventory."
         return [Refusal(f"{quoted(given)} cannot be given with -e. {lasting}", "Put it into the inventory.")]
     found = (
         (refusal, [node for node, values in nodes.items() if is_so(values)]) for refusal, is_so in REFUSALS
     )
-    return [on_hosts(refusal, there) for refusal, there in found if there]
+    not_by_mig = {node: refusal for node, values in nodes.items() if (refusal := _not_by_mig(values))}
+    return [
+        *(on_hosts(refusal, there) for refusal, there in found if there),
+        *(
+            on_hosts(refusal, [node for node, its in not_by_mig.items() if its == refusal])
+            for refusal in dict.fromkeys(not_by_mig.values())
+        ),
+    ]
+
+
+def _not_by_mig(values: Values) -> Refusal | None:
+    """Why GPUs cannot be divided by MIG as it is asked for; None if they can, or it is not."""
+    if values.get(SHARING) != MIG:
+        return None
+    model, profile, own = (values.get(name) for name in (MODEL, PROFILE, MODELS))
+    if not model:
+        return Refusal(
+            f"'{SHARING}' is '{MIG}', and '{MODEL}' is not set: what instances GPUs can have goes by their model.",
+            f"Set '{MODEL}', a row of data/gpus.yml.",
+        )
+    if not profile:
+        return Refusal(
+            f"'{SHARING}' is '{MIG}', and '{PROFILE}' is not set.", f"Set it, such as '{PROFILE}: 3g.40gb'."
+        )
+    if has_open(model) or has_open(profile) or has_open(own):
+        return None  # a template: the play looks at it again
+    try:
+        by_mig(str(profile), str(model), own if isinstance(own, Mapping) else {})
+    except InputError as error:
+        return Refusal(f"'{PROFILE}': {error.message}", error.hint)
+    return None
 
 
 def _shared(values: Values) -> bool:
@@ -44,7 +78,7 @@ def _of_others(values: Values) -> bool:
 
 
 def _unsaid(values: Values) -> bool:
-    return SHARING not in values and any(values.get(name) is not None for name in (SHARES, RESOURCE))
+    return SHARING not in values and any(values.get(name) is not None for name in (SHARES, RESOURCE, PROFILE))
 
 
 def _by_hand(values: Values) -> bool:
@@ -62,7 +96,7 @@ REFUSALS: tuple[tuple[Refusal, Callable[[Values], bool]], ...] = (
     ),
     (
         Refusal(
-            f"'{SHARES}' or '{RESOURCE}' is set, but '{SHARING}' is not: GPUs would be handed out whole.",
+            f"'{SHARES}', '{RESOURCE}' or '{PROFILE}' is set, but '{SHARING}' is not: GPUs would be handed out whole.",
             f"Set '{SHARING}', to '{NONE}' where GPUs stay whole.",
         ),
         _unsaid,

@@ -1,7 +1,8 @@
-"""How a node hands its GPUs out: whole, or each in shares. Its label says which, and operands of that layout serve it.
+"""How a node hands its GPUs out: whole, or each in parts. Its label says which, and operands of that layout serve it.
 
 Shares by time-slicing are the device plugin's: it lists each GPU several times, and pods on one GPU take turns, without limits of
-memory and without isolation of faults (k8s-device-plugin 0.19.0, 'Shared Access to GPUs' in README.md).
+memory and without isolation of faults (k8s-device-plugin 0.19.0, 'Shared Access to GPUs' in README.md). Instances by MIG are the
+GPU's own, made on the machine (gpusmith/partition), each with memory and compute units that no other uses.
 """
 
 from __future__ import annotations
@@ -11,18 +12,34 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gpusmith.data import mig, models
+from gpusmith.data.mig import Partitioning, Placement
 from gpusmith.data.operands import DEVICE_PLUGIN, FEATURE_DISCOVERY
-from gpusmith.names import GPU_RESOURCE, LAYOUT_LABEL, REPLICAS_LABEL, SHARE_RESOURCE
+from gpusmith.errors import InputError
+from gpusmith.names import (
+    GPU_RESOURCE,
+    LAYOUT_LABEL,
+    MIG_RESOURCES,
+    REPLICAS_LABEL,
+    SHARE_RESOURCE,
+    STRATEGY_LABEL,
+)
 from gpusmith.wanted.offers import Offer
 
-NONE, TIME_SLICING = "none", "time-slicing"
+NONE, TIME_SLICING, MIG = "none", "time-slicing", "mig"
 FEWEST, MOST = 2, 48
 """Shares of a GPU. The plugin has no bound; more pods than that on one GPU do no work."""
 RESOURCES = (GPU_RESOURCE, SHARE_RESOURCE)
-"""What layouts hand out, each by one of them."""
+"""What layouts without MIG hand out, each by one of them."""
 WHOLE_NAME = "whole"
 OF_LAYOUTS = (DEVICE_PLUGIN, FEATURE_DISCOVERY)
 LABEL = re.compile(rf"{TIME_SLICING}-(\d+)(-as-gpu)?")
+MIG_LABEL = re.compile(rf"{MIG}-(\d)x(\d+g\.\d+gb(?:[.-]me)?)")
+"""What the device plugin calls 1g.10gb+me is mig-1g.10gb.me, and 1g.24gb-me stays."""
+
+
+Own = Mapping[str, Mapping[str, Any]]
+"""Models of an inventory, by key."""
 
 
 @dataclass(frozen=True)
@@ -30,21 +47,25 @@ class Layout:
     """How GPUs are handed out.
 
     Attributes:
-        shares: pods that one GPU serves at the same time, a share each; 1 for whole GPUs.
+        shares: pods that one GPU serves at the same time, a share or an instance each; 1 for whole GPUs.
         resource: that pods ask for.
+        profile: of the instances that MIG divides each GPU into, all of one size; empty without MIG.
     """
 
     shares: int = 1
     resource: str = GPU_RESOURCE
+    profile: str = ""
 
     @property
     def shared(self) -> bool:
-        """Whether several pods get one GPU."""
-        return self.shares > 1
+        """Whether pods get parts of GPUs."""
+        return self.shares > 1 or bool(self.profile)
 
     @property
     def label(self) -> str:
         """Value of a node's label, and end of the names of the operands that serve it; empty for whole GPUs."""
+        if self.profile:
+            return f"{MIG}-{self.shares}x{_in_names(self.profile)}"
         if not self.shared:
             return ""
         return f"{TIME_SLICING}-{self.shares}{'-as-gpu' if self.resource == GPU_RESOURCE else ''}"
@@ -55,13 +76,41 @@ class Layout:
         return self.label or WHOLE_NAME
 
     @property
+    def sharing(self) -> str:
+        """Value of the inventory's 'gpusmith_gpu_sharing'."""
+        if self.profile:
+            return MIG
+        return TIME_SLICING if self.shared else NONE
+
+    @property
+    def strategy(self) -> str:
+        """The device plugin's for MIG: 'mixed' calls instances by their profiles."""
+        return "mixed" if self.profile else NONE
+
+    @property
     def things(self) -> str:
         """What pods are given, in words."""
+        if self.profile:
+            return "MIG instances"
         return "shares of GPUs" if self.shared else "GPUs"
+
+    @property
+    def part(self) -> str:
+        """What one pod is given, in words."""
+        if self.profile:
+            return "MIG instance"
+        return "share" if self.shared else "GPU"
+
+    @property
+    def replicas(self) -> int:
+        """Into how many shares the device plugin divides what it finds, as feature discovery counts them."""
+        return 1 if self.profile else self.shares
 
     @property
     def words(self) -> str:
         """For sentences."""
+        if self.profile:
+            return f"{self.shares} MIG instances {self.profile} of each GPU"
         return f"{self.shares} shares of each GPU as '{self.resource}'" if self.shared else "whole GPUs"
 
     def offers(self, gpus: int) -> tuple[Offer, ...]:
@@ -76,15 +125,59 @@ class Layout:
 WHOLE = Layout()
 
 
+def instances(profile: str, shares: int) -> Layout:
+    """So many instances of a profile on each GPU."""
+    return Layout(shares, MIG_RESOURCES + _in_names(profile), profile)
+
+
 def asked(sharing: str, shares: int, resource: str) -> Layout:
     """A layout by the inventory's variables 'gpusmith_gpu_sharing', '_shares' and '_share_resource'."""
     return Layout(shares, resource) if sharing == TIME_SLICING else WHOLE
+
+
+def by_mig(profile: str, model: str, own: Own) -> Layout:
+    """A layout by 'gpusmith_gpu_mig_profile': each GPU gets as many instances as it can have.
+
+    Args:
+        profile: name of it.
+        model: key of the GPUs' model.
+        own: models of the inventory.
+
+    Raises:
+        InputError: GPUs of the model do not have the profile, or nothing is known of it.
+    """
+    return instances(profile, len(mig.place([mig.ALL + profile], _partitioning(model, own))))
+
+
+def placements(layout: Layout, model: str, own: Own) -> tuple[Placement, ...]:
+    """Where the instances of a layout are on each GPU; none without MIG. Arguments and errors are those of `by_mig`."""
+    if not layout.profile:
+        return ()
+    return mig.place([layout.profile] * layout.shares, _partitioning(model, own))
+
+
+def _partitioning(model: str, own: Own) -> Partitioning:
+    row = models.joined(models.load(), own, model).get(model)
+    gpu = mig.of_model(row) if row else None
+    if gpu is None:
+        raise InputError(
+            f"No MIG profiles are known of GPU model '{model}'.",
+            "Set 'gpusmith_gpu_model' to one that has a 'mig_table' in data/gpus.yml, or do not use MIG.",
+        )
+    return gpu
+
+
+def _in_names(profile: str) -> str:
+    """A profile where '+' cannot stand: the device plugin writes a dot."""
+    return profile.replace("+", ".")
 
 
 def of_label(value: str) -> Layout | None:
     """A layout by its label; None if it is none of ours."""
     if not value:
         return WHOLE
+    if matched := MIG_LABEL.fullmatch(value):
+        return instances(re.sub(r"\.(?=me$)", "+", matched[2]), int(matched[1]))
     matched = LABEL.fullmatch(value)
     if matched is None or not FEWEST <= int(matched[1]) <= MOST:
         return None
@@ -106,10 +199,24 @@ def of_node(node: Mapping[str, Any]) -> Layout:
     return of_labels(node["metadata"].get("labels") or {})
 
 
+def hands_out(resource: str) -> bool:
+    """Whether a layout may hand out a resource."""
+    return resource in RESOURCES or resource.startswith(MIG_RESOURCES)
+
+
 def told(labels: Mapping[str, str]) -> int:
     """Shares of a GPU by feature discovery, whoever made them; 1 if it tells of none."""
     shares = labels.get(REPLICAS_LABEL, "1")
     return max(1, int(shares)) if shares.isdecimal() else 1
+
+
+def contradictions(labels: Mapping[str, str], layout: Layout) -> list[str]:
+    """What our feature discovery says that is not so on nodes of a layout, in words."""
+    shares, strategy = told(labels), labels.get(STRATEGY_LABEL, NONE)
+    found = [f"{shares} shares of a GPU"] if shares != layout.replicas else []
+    found += [f"MIG strategy '{strategy}'"] if strategy != layout.strategy else []
+    count = f"{layout.resource}.count"
+    return [*found, *([f"no label '{count}'"] if layout.profile and count not in labels else [])]
 
 
 def daemon_set(name: str, layout: Layout) -> str:

@@ -253,6 +253,7 @@ class NodeWanted:
         gpu_sharing: how several pods get one GPU, 'none' if they do not.
         gpu_shares: how many; counts only where GPUs are shared, as the next.
         gpu_share_resource: what pods ask for.
+        gpu_mig_profile: size of the instances that MIG divides each GPU into; empty without MIG.
         simulated: the first of the two witnesses of a simulation.
         image_pull_secrets: names of Secrets in the operands' namespace, for the images of suite and operands.
         connection: Ansible's variables for the way to it, by name, as far as they are given.
@@ -273,6 +274,7 @@ class NodeWanted:
     gpu_sharing: str = layouts.NONE
     gpu_shares: int = layouts.FEWEST
     gpu_share_resource: str = SHARE_RESOURCE
+    gpu_mig_profile: str = ""
     simulated: bool = False
     kubeconfig: str = ""
     image_pull_secrets: tuple[str, ...] = ()
@@ -322,14 +324,19 @@ class NodeWanted:
 
     def with_layout(self, layout: Layout) -> NodeWanted:
         """The same with another layout."""
-        sharing = layouts.TIME_SLICING if layout.shared else layouts.NONE
         return replace(
-            self, gpu_sharing=sharing, gpu_shares=layout.shares, gpu_share_resource=layout.resource
+            self,
+            gpu_sharing=layout.sharing,
+            gpu_shares=layout.shares,
+            gpu_share_resource=layout.resource,
+            gpu_mig_profile=layout.profile,
         )
 
     @property
     def layout(self) -> Layout:
         """How its GPUs are to be handed out. What its Node hands out goes by the Node's label, which may not follow yet."""
+        if self.gpu_sharing == layouts.MIG:
+            return layouts.by_mig(self.gpu_mig_profile, self.gpu_model, self.gpu_models)
         return layouts.asked(self.gpu_sharing, self.gpu_shares, self.gpu_share_resource)
 
     @property

@@ -11,23 +11,27 @@ from gpusmith.change.ledger import State
 from gpusmith.cluster.layouts import left
 from gpusmith.data.operands import DEVICE_PLUGIN, FEATURE_DISCOVERY
 from gpusmith.names import GPU_RESOURCE, LAYOUT_LABEL, MANAGED_BY, OPERANDS_LABEL, SHARE_RESOURCE, UPGRADE
-from gpusmith.wanted.layouts import Layout, serves
+from gpusmith.wanted.layouts import Layout, instances, serves
 from tests.unit.cluster.conftest import Memory
 from tests.unit.cluster.roles import filled_in
 from tests.unit.ledgers import ledger
 
 SHARED, AS_GPU = Layout(4, SHARE_RESOURCE), Layout(2, GPU_RESOURCE)
+HALVES = instances("3g.40gb", 2)
 pytestmark = pytest.mark.usefixtures("lookups")
 FILES = ["device-plugin.yml.j2", "gpu-feature-discovery.yml.j2"]
 
 
 def objects(*layouts: Layout) -> list[dict[str, Any]]:
     """What the role describes where nodes have these layouts."""
-    rows = [{"label": row.label, "shares": row.shares, "resource": row.resource} for row in layouts]
+    rows = [
+        {"label": row.label, "shares": row.shares, "resource": row.resource, "strategy": row.strategy}
+        for row in layouts
+    ]
     found: list[dict[str, Any]] = filled_in(
         "{{ __gpu_operands_objects }}",
         __gpu_operands_files=FILES,
-        __gpu_operands_layouts=[{"label": ""}, *rows],
+        __gpu_operands_layouts=[{"label": "", "strategy": "none"}, *rows],
     )
     return found
 
@@ -79,6 +83,28 @@ def test_the_plugin_is_told_how_to_divide(layout: Layout, renamed: bool) -> None
         "failRequestsGreaterThanOne": True,
         "resources": [{"name": GPU_RESOURCE, "replicas": layout.shares}],
     }
+
+
+def test_what_mig_divides_is_called_by_its_profile() -> None:
+    found = objects(HALVES)
+    assert not of_kind("ConfigMap", found)
+    for base in (DEVICE_PLUGIN, FEATURE_DISCOVERY):
+        strategies = {
+            name: env["value"]
+            for name, row in of_kind("DaemonSet", found).items()
+            if name.startswith(base)
+            for env in row["spec"]["template"]["spec"]["containers"][0]["env"]
+            if env["name"] == "MIG_STRATEGY"
+        }
+        # The plugin never offers a GPU whole that MIG divides, whatever the label says.
+        whole = "mixed" if base == DEVICE_PLUGIN else "none"
+        assert strategies == {base: whole, f"{base}-mig-2x3g.40gb": "mixed"}
+
+
+def test_the_plugin_of_instances_waits_for_them() -> None:
+    row = of_kind("DaemonSet", objects(HALVES))[f"{DEVICE_PLUGIN}-mig-2x3g.40gb"]
+    (volume,) = [each for each in row["spec"]["template"]["spec"]["volumes"] if each["name"] == "divided"]
+    assert volume["hostPath"] == {"path": "/run/gpusmith/gpu-layout/mig-2x3g.40gb", "type": "File"}
 
 
 def test_whole_gpus_need_no_more_than_before() -> None:

@@ -23,7 +23,7 @@ from gpusmith.names import (
     STAMP,
     UPGRADE,
 )
-from gpusmith.wanted.layouts import WHOLE, Layout
+from gpusmith.wanted.layouts import WHOLE, Layout, instances
 from tests.unit.cluster.conftest import Memory
 from tests.unit.ledgers import ledger
 
@@ -295,7 +295,7 @@ def test_a_taint_that_an_adopted_node_had_stays_when_it_is_given_back() -> None:
 
 # --- layouts ----------------------------------------------------------------------------------------------------------
 
-SHARED = Layout(4, SHARE_RESOURCE)
+SHARED, HALVES = Layout(4, SHARE_RESOURCE), instances("3g.40gb", 2)
 HOLDS = {
     "/api/v1/namespaces/team/pods/job": {
         "metadata": {"name": "job", "namespace": "team"},
@@ -316,6 +316,9 @@ HOLDS = {
         ("time-slicing-4", [], {}, SHARED, "time-slicing-4"),
         ("by-hand", [STARTUP], {}, WHOLE, ""),
         ("by-hand", [], {}, WHOLE, "by-hand"),
+        ("", [STARTUP], {}, HALVES, ""),
+        ("mig-2x3g.40gb", [STARTUP], {}, WHOLE, "mig-2x3g.40gb"),
+        ("mig-2x3g.40gb", [], {}, HALVES, "mig-2x3g.40gb"),
     ],
 )
 def test_gpus_are_divided_only_where_no_pod_can_hold_one(

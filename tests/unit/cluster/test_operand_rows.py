@@ -86,7 +86,10 @@ def test_the_wanted_state_says_whose_it_is() -> None:
 def test_daemon_sets_go_to_nodes_on_which_other_controllers_wait_for_them() -> None:
     """Behind taints of every key and effect: no toleration matches the beginning of a key alone."""
     files = sorted((repo_root() / "roles/gpu_operands/templates").glob("*.j2"))
-    layouts = [{"label": ""}, {"label": "time-slicing-4", "shares": 4, "resource": "nvidia.com/gpu.shared"}]
+    layouts = [
+        {"label": "", "strategy": "none"},
+        {"label": "time-slicing-4", "shares": 4, "resource": "nvidia.com/gpu.shared", "strategy": "none"},
+    ]
     made = [
         row
         for path in files

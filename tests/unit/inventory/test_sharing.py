@@ -9,6 +9,7 @@ import pytest
 from gpusmith.inventory.sharing import check_sharing
 
 SHARED = {"gpusmith_gpu_sharing": "time-slicing"}
+MIG = {"gpusmith_gpu_sharing": "mig", "gpusmith_gpu_model": "h100-sxm", "gpusmith_gpu_mig_profile": "3g.40gb"}
 
 
 @pytest.mark.parametrize(
@@ -17,6 +18,12 @@ SHARED = {"gpusmith_gpu_sharing": "time-slicing"}
         ({**SHARED, "gpu_operands_device_plugin": "existing"}, "'gpu_operands_device_plugin' is 'existing'"),
         ({"gpusmith_gpu_shares": 4}, "'gpusmith_gpu_sharing' is not"),
         ({"gpusmith_gpu_share_resource": "nvidia.com/gpu"}, "'gpusmith_gpu_sharing' is not"),
+        ({"gpusmith_gpu_mig_profile": "3g.40gb"}, "'gpusmith_gpu_sharing' is not"),
+        ({**MIG, "gpu_operands_device_plugin": "existing"}, "'gpu_operands_device_plugin' is 'existing'"),
+        ({**MIG, "gpusmith_gpu_model": ""}, "'gpusmith_gpu_model' is not set"),
+        ({**MIG, "gpusmith_gpu_mig_profile": None}, "'gpusmith_gpu_mig_profile' is not set"),
+        ({**MIG, "gpusmith_gpu_mig_profile": "3g.39gb"}, "'3g.39gb' is no MIG profile of this GPU"),
+        ({**MIG, "gpusmith_gpu_model": "t4"}, "No MIG profiles are known of GPU model 't4'"),
         ({"kubernetes_node_labels": {"gpusmith.io/gpu-layout": "time-slicing-4"}}, "which site.yml sets"),
     ],
 )
@@ -33,6 +40,8 @@ def test_refused(values: dict[str, Any], says: str) -> None:
         {},
         SHARED,
         {**SHARED, "gpusmith_gpu_shares": 4},
+        MIG,
+        {**MIG, "gpusmith_gpu_model": "{{ its_model }}"},
         {"gpusmith_gpu_sharing": "none", "gpusmith_gpu_shares": 4},  # a group that is let out
         {"gpusmith_gpu_sharing": "none", "gpu_operands_device_plugin": "existing"},
         {"kubernetes_node_labels": {"team": "a"}},

@@ -4,11 +4,27 @@ from __future__ import annotations
 
 import pytest
 
+from gpusmith.errors import InputError
 from gpusmith.names import GPU_RESOURCE, LAYOUT_LABEL, SHARE_RESOURCE
-from gpusmith.wanted.layouts import WHOLE, Layout, asked, in_use, of_label, of_labels, serves
+from gpusmith.wanted.layouts import (
+    WHOLE,
+    Layout,
+    asked,
+    by_mig,
+    in_use,
+    of_label,
+    of_labels,
+    placements,
+    serves,
+)
 from gpusmith.wanted.offers import Offer
 
 SHARED, AS_GPU = Layout(4, SHARE_RESOURCE), Layout(4, GPU_RESOURCE)
+HALVES, MEDIA = (
+    Layout(2, "nvidia.com/mig-3g.40gb", "3g.40gb"),
+    Layout(1, "nvidia.com/mig-1g.10gb.me", "1g.10gb+me"),
+)
+NO_MEDIA = Layout(4, "nvidia.com/mig-1g.24gb-me", "1g.24gb-me")
 
 
 def test_a_whole_gpu_is_one_of_the_resource() -> None:
@@ -27,16 +43,44 @@ def test_the_inventory_asks_for_a_layout() -> None:
     assert asked("none", 4, SHARE_RESOURCE) == WHOLE, "how many counts only where GPUs are shared"
 
 
+@pytest.mark.parametrize(("profile", "layout"), [("3g.40gb", HALVES), ("1g.10gb+me", MEDIA)])
+def test_each_gpu_gets_as_many_instances_as_it_can_have(profile: str, layout: Layout) -> None:
+    assert by_mig(profile, "h100-sxm", {}) == layout
+    assert layout.offers(4) == (Offer(layout.resource, 4 * layout.shares, 4),)
+    assert len(placements(layout, "h100-sxm", {})) == layout.shares
+
+
+def test_a_site_s_own_model_can_have_instances() -> None:
+    own = {"name": "X", "pci_device_id": "1234", "memory_mib": 81559, "architecture": "hopper"}
+    assert by_mig("3g.40gb", "x", {"x": {**own, "mig_table": "a100"}}) == HALVES
+    with pytest.raises(InputError, match="No MIG profiles are known of GPU model 'x'"):
+        by_mig("3g.40gb", "x", {"x": own})
+
+
 @pytest.mark.parametrize(
-    ("layout", "label"), [(WHOLE, ""), (SHARED, "time-slicing-4"), (AS_GPU, "time-slicing-4-as-gpu")]
-)
+    ("layout", "label"),
+    [
+        (WHOLE, ""), (SHARED, "time-slicing-4"), (AS_GPU, "time-slicing-4-as-gpu"), (HALVES, "mig-2x3g.40gb"),
+        (MEDIA, "mig-1x1g.10gb.me"), (NO_MEDIA, "mig-4x1g.24gb-me"),
+    ],
+)  # fmt: skip
 def test_a_label_says_which(layout: Layout, label: str) -> None:
     assert (layout.label, of_label(label)) == (label, layout)
     assert of_labels({LAYOUT_LABEL: label} if label else {}) == layout
 
 
 @pytest.mark.parametrize(
-    "label", ["time-slicing-1", "time-slicing-49", "time-slicing-4-as-tpu", "mps-4", "x"]
+    "label",
+    [
+        "time-slicing-1",
+        "time-slicing-49",
+        "time-slicing-4-as-tpu",
+        "mps-4",
+        "x",
+        "mig-3g.40gb",
+        "mig-2x3g",
+        "mig-2x3g.40gb+me",
+    ],
 )
 def test_labels_that_nobody_serves(label: str) -> None:
     assert of_label(label) is None
