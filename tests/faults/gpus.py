@@ -153,13 +153,13 @@ FAULTS = {
     ),
     "mig-on-one-gpu": Fault(
         sets("nvml", "gpus", 1, mig_mode="enabled"),
-        "nodes.gpu-model",
+        "nodes.gpu-layout",
         ("GPU 1", UUID, "MIG"),
         frozenset({"nodes.uniformity"}),
     ),
     "mig-after-reset": Fault(
         sets("nvml", "gpus", 1, mig_mode_pending="enabled"),
-        "nodes.gpu-model",
+        "nodes.gpu-layout",
         ("GPU 1", "next reset"),
     ),
     "switches-fewer-than-others": Fault(

@@ -159,6 +159,36 @@ def healthy_record() -> Record:
     }  # fmt: skip
 
 
+def _of_part(name: str, minor: int) -> Record:
+    path = f"/dev/nvidia{minor}"
+    return {"name": name, "nodes": [{"path": path, "host_path": path, "numbers": None}]}
+
+
+def divided_record() -> Record:
+    """The same, with each GPU in two MIG instances; specifications as the toolkit and the device plugin write them."""
+    record = healthy_record()
+    rows = record["cdi"]["specs"][0]["devices"]
+    rows[:] = [row for row in rows if row["name"] == "all"]
+    of_pods = record["cdi"]["plugin_specs"][0]["devices"] = []
+    for gpu in record["nvml"]["gpus"]:
+        parts = [
+            {
+                "uuid": f"MIG-{gi}{gpu['uuid'][5:]}",
+                "gpu_instance": gi,
+                "profile": "3_SLICE",
+                "start": start,
+                "size": 4,
+            }
+            for gi, start in ((1, 0), (2, 4))
+        ]
+        gpu.update(mig_mode="enabled", mig_mode_pending="enabled", instances=parts)
+        rows += [_of_part(f"{gpu['index']}:{number}", gpu["minor"]) for number in range(len(parts))]
+        of_pods += [_of_part(str(part["uuid"]), gpu["minor"]) for part in parts]
+    record["services"]["gpusmith-gpu-layout"] = {"active": "active", "enabled": "enabled"}
+    record["gpu_layout"] = {"profile": "3g.40gb", "nvml": "3_SLICE", "starts": [0, 4]}
+    return record
+
+
 def other_record() -> Record:
     """A healthy node beside it: another machine with other GPUs."""
     record = healthy_record()

@@ -51,7 +51,7 @@ def cdi_evidence(record: Record) -> dict[str, Any]:
     ),
     do="run site.yml, or 'nvidia-ctk cdi generate --output=FILE' on the node; the device plugin writes its own when it starts",
     evidence=lambda facts: cdi_evidence(facts.record),
-    explained_by=("nodes.driver-versions", "nodes.gpu-count"),
+    explained_by=("nodes.driver-versions", "nodes.gpu-count", "nodes.gpu-layout"),
 )
 def cdi(facts: NodeFacts) -> list[Problem]:
     """Made for the loaded driver, with every GPU under its own device node, and from one source."""

@@ -10,7 +10,7 @@ from gpusmith.checks.register import check
 from gpusmith.cluster import operands as of_pod
 from gpusmith.cluster.views import NodeView, gpu_mark
 from gpusmith.data.operands import DEVICE_PLUGIN
-from gpusmith.names import DEPLOY_LABEL
+from gpusmith.names import DEPLOY_LABEL, GPU_RESOURCE
 from gpusmith.problems import Problem
 from gpusmith.wanted import expect_file, layouts
 from gpusmith.wanted.node import NodeWanted
@@ -23,7 +23,8 @@ READ_LOG = "Read the device plugin's log for the node."
     "cluster.gpu-capacity",
     place=50,
     proves=(
-        "GPUs, or their shares, in capacity = allocatable = the inventory, and they are not offered under another name as well"
+        "GPUs, or their shares or MIG instances, in capacity = allocatable = the inventory, and they are not offered under"
+        " another name as well"
     ),
     fails_when=(
         "the numbers differ, GPUs are shared or partitioned in another way than the node's layout, another resource offers them"
@@ -35,7 +36,7 @@ READ_LOG = "Read the device plugin's log for the node."
         if facts.view
         else {}
     ),
-    explained_by=("nodes.gpu-count", "cluster.gpu-layout"),
+    explained_by=("nodes.gpu-count", "nodes.gpu-layout", "cluster.gpu-layout"),
 )
 def gpu_capacity(facts: ClusterFacts) -> list[Problem]:
     """Capacity = allocatable = inventory, and no GPU is offered under another name as well."""
@@ -66,8 +67,11 @@ def _others(view: NodeView, offers: Offers) -> dict[str, int]:
 
     See endpointStopGracePeriod in pkg/kubelet/cm/devicemanager of Kubernetes 1.36.3.
     """
-    rest = {name for name in layouts.RESOURCES if not view.allocatable.get(name)}
-    return {name: count for name, count in strange(view.capacity, offers).items() if name not in rest}
+    return {
+        name: count
+        for name, count in strange(view.capacity, offers).items()
+        if view.allocatable.get(name) or not layouts.hands_out(name)
+    }
 
 
 def _others_capacity(facts: ClusterFacts, view: NodeView) -> list[Problem]:
@@ -171,12 +175,12 @@ def _offered(view: NodeView, offer: Offer, restart: str, by: str) -> list[Proble
     if capacity == allocatable == wanted:
         return []
     evidence = {"capacity": capacity, "allocatable": allocatable, "inventory": wanted}
-    whole = offer.count == offer.physical
+    whole = offer.resource == GPU_RESOURCE and offer.count == offer.physical
     thing = "GPUs" if whole else offer.resource
     says = (
         f"{by} says {wanted}"
         if whole
-        else f"{wanted} are to be ({offer.physical} GPUs with {wanted // offer.physical} shares each)"
+        else f"{wanted} are to be ({offer.physical} GPUs with {wanted // offer.physical} {view.layout.part}s each)"
     )
     if capacity is None:
         cause = f"Node '{view.name}' offers no resource '{offer.resource}', {says}{' GPUs' if whole else ''}"

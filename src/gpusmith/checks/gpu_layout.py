@@ -1,4 +1,4 @@
-"""Whether a node hands its GPUs out as the inventory asks: whole, or each in shares."""
+"""Whether a node hands its GPUs out as the inventory asks: whole, or each in parts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from gpusmith.wanted import layouts
 @check(
     "cluster.gpu-layout",
     place=52,
-    proves="the node hands its GPUs out as the inventory asks, whole or in shares, and feature discovery says the same",
+    proves=(
+        "the node hands its GPUs out as the inventory asks, whole, in shares or in MIG instances, and feature discovery says the"
+        " same"
+    ),
     fails_when=(
         f"label '{LAYOUT_LABEL}' is not that of the inventory's 'gpusmith_gpu_sharing', or no layout at all, or label"
         f" '{REPLICAS_LABEL}' counts other shares"
@@ -58,11 +61,11 @@ def gpu_layout(facts: ClusterFacts) -> list[Problem]:
 
 def _told(facts: ClusterFacts, view: NodeView) -> list[Problem]:
     """What our feature discovery says; that it says nothing at all is for cluster.labels to find."""
-    said, shares = view.labels.get(REPLICAS_LABEL), view.layout.shares
+    said = view.labels.get(REPLICAS_LABEL)
     if (
         FEATURE_DISCOVERY not in facts.host.operands.ours
         or said is None
-        or layouts.told(view.labels) == shares
+        or layouts.told(view.labels) == view.layout.replicas
     ):
         return []
     return [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 
 from gpusmith.checks import devices
@@ -12,6 +12,7 @@ from gpusmith.checks.evidence import count_evidence
 from gpusmith.checks.findings import CannotAsk, NotApplicable
 from gpusmith.checks.register import check
 from gpusmith.data.models import Model
+from gpusmith.data.operands import DEVICE_PLUGIN
 from gpusmith.expect import gpus, mig, versions
 from gpusmith.expect.wanted import all_models
 from gpusmith.node.facts import RESET_STEP, Fleet, NodeFacts, need_answers
@@ -200,9 +201,9 @@ def _differences(node: str, gpu: Gpu, model: Model) -> list[Problem]:
 @check(
     "nodes.gpu-model",
     place=70,
-    proves="PCI ID, name and memory of every GPU match the model, and no GPU is in MIG mode",
-    fails_when="a GPU is of another model than the inventory says or in MIG mode, or its memory differs by over 2 %",
-    do="correct 'gpusmith_gpu_model', or ask who changed the board; switch MIG off",
+    proves="PCI ID, name and memory of every GPU match the model",
+    fails_when="a GPU is of another model than the inventory says, or its memory differs by over 2 %",
+    do="correct 'gpusmith_gpu_model', or ask who changed the board",
 )
 def gpu_model(facts: NodeFacts) -> list[Problem]:
     """PCI id, name and memory are the model's; where the inventory names none, those of the row that each GPU is."""
@@ -224,7 +225,6 @@ def gpu_model(facts: NodeFacts) -> list[Problem]:
             problems += _differences(node, gpu, baseline)
         else:
             unknown.append(f"{gpu.label} ({gpu.name or 'no name'})")
-    problems += mig.problems(record, node)
     if problems:
         return problems
     need_answers(facts)
@@ -235,6 +235,37 @@ def gpu_model(facts: NodeFacts) -> list[Problem]:
             f"{f'; nothing is wrong with the other {rest}' if rest else ''}; {gpus.ADD_ONE}."
         )
     return []
+
+
+@check(
+    "nodes.gpu-layout",
+    place=75,
+    proves=(
+        "every GPU is divided by MIG as the node's layout says: mode, exactly its instances at exactly their places, each with a"
+        f" MIG device; and '{mig.FILE}' says the same, so that a boot brings it back. Whole GPUs: no MIG mode and no file"
+    ),
+    fails_when="a GPU or the file says otherwise, or a GPU does not tell",
+    do="divide the GPUs anew with playbooks/change_layout.yml",
+    evidence=lambda facts: {
+        "layout": facts.host.layout.name,
+        "mig": {gpu.label: gpu.mig_mode for gpu in facts.record.nvml.gpus},
+        "instances": {
+            gpu.label: [asdict(row) for row in gpu.instances]
+            for gpu in facts.record.nvml.gpus
+            if gpu.instances
+        },
+    },
+    managed_only=True,
+)
+def gpu_layout(facts: NodeFacts) -> list[Problem]:
+    """NVML and the file that boots go by say what the node's layout asks for."""
+    host = facts.host
+    ours = DEVICE_PLUGIN in host.operands.ours
+    want = mig.wanted(host.name, host.layout, all_models(host).get(host.gpu_model), ours, host.gpus_ignored)
+    problems = mig.problems(facts.record, want)
+    if not problems:
+        need_answers(facts)
+    return problems
 
 
 @dataclass(frozen=True)
@@ -269,7 +300,10 @@ ASPECTS: Mapping[str, Aspect] = {
     "number of PCIe lanes": Aspect(
         lambda row: tuple(sorted({gpu.pcie_width_max for gpu in row.nvml.gpus if gpu.pcie_width_max}))
     ),
-    "MIG modes": Aspect(lambda row: tuple(sorted({gpu.mig_mode for gpu in row.nvml.gpus if gpu.mig_mode}))),
+    "MIG modes": Aspect(
+        lambda row: tuple(sorted({gpu.mig_mode for gpu in row.nvml.gpus if gpu.mig_mode})),
+        lambda host: host.layout.profile,
+    ),
 }
 
 
@@ -296,7 +330,13 @@ def _seen(facts: NodeFacts, aspect: Aspect, wanted: object) -> Counter[object]:
         " wants the same"
     ),
     do="bring the nodes to one state with site.yml, or put them into groups of their own",
-    explained_by=("nodes.driver-versions", "nodes.gpu-model", "nodes.pcie-width", "nodes.containerd-version"),
+    explained_by=(
+        "nodes.driver-versions",
+        "nodes.gpu-model",
+        "nodes.gpu-layout",
+        "nodes.pcie-width",
+        "nodes.containerd-version",
+    ),
 )
 def uniformity(facts: NodeFacts) -> list[Problem]:
     """Most nodes of a model set the norm; one that differs is named, unless the inventory wants it so (a canary)."""

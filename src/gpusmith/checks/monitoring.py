@@ -266,9 +266,10 @@ def attribution(facts: WatchedNode) -> list[Problem]:
     if view is None:
         raise CannotAsk(f"The cluster has no node '{node}'; see cluster.node-ready.")
     if how := shared_out(view, facts.host.gpu_count):
-        raise NotApplicable(
-            f"Node '{node}' {how}: of a GPU that pods share, NVML does not say which of them uses it."
-        )
+        why = "of a GPU that pods share, NVML does not say which of them uses it"
+        if view.layout.profile:
+            why = "those that a pod holds may be of one GPU or of several"
+        raise NotApplicable(f"Node '{node}' {how}: {why}.")
     rows = facts.answers.by_node.get(node, ())
     found = differing(held_on(view, view.offers(facts.host.gpu_count)), rows)
     if found:

@@ -89,6 +89,12 @@ def nvlinks(facts: NodeFacts) -> list[Problem]:
     node, expected = facts.host.name, _expected(facts)
     if (facts.record.module.parameters or {}).get(OFF) == "1":
         raise NotApplicable(f"Node '{node}': not applicable: its driver was loaded with '{OFF}'.")
+    gpus = facts.record.nvml.gpus
+    if gpus and all(gpu.mig_mode == "enabled" for gpu in gpus):
+        # MIG user guide, 'Application Considerations': no peer-to-peer between GPUs, by PCIe or NVLink.
+        raise NotApplicable(
+            f"Node '{node}': not applicable: MIG instances, into which its GPUs are divided, use no NVLinks."
+        )
     missing = (
         f"model '{facts.model.key}' has {expected} NVLinks" if facts.model is not None and expected else ""
     )

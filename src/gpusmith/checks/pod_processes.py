@@ -41,9 +41,12 @@ def pod_processes(facts: NodeFacts) -> list[Problem]:
 
 
 def _has(devices: tuple[str, ...], gpu: Gpu) -> bool:
-    # Shares have '::NUMBER' behind their GPU (k8s-device-plugin 0.19.0, AnnotatedID in internal/rm/devices.go). On which GPU a
-    # MIG device is, is not known here.
-    return any(name.partition("::")[0] == gpu.uuid or name.startswith("MIG-") for name in devices)
+    # Shares have '::NUMBER' behind their GPU (k8s-device-plugin 0.19.0, AnnotatedID in internal/rm/devices.go).
+    parts = {part.uuid for part in gpu.instances or ()}
+    return any(
+        name.partition("::")[0] == gpu.uuid or name in parts or (not parts and name.startswith("MIG-"))
+        for name in devices
+    )
 
 
 def _problem(node: str, gpu: Gpu, row: Process, devices: tuple[str, ...]) -> Problem:

@@ -11,6 +11,7 @@ from typing import Any
 from gpusmith.expect.devices import MAJOR
 from gpusmith.expect.wanted import Cdi
 from gpusmith.probe.cdi import CdiNode, CdiSpec
+from gpusmith.probe.nvml import Gpu
 from gpusmith.probe.record import Record
 from gpusmith.problems import Cure, Problem
 from gpusmith.wording import shorten
@@ -115,7 +116,7 @@ def _missing_of_plugin(record: Record, wanted: Cdi) -> list[str]:
     return [
         f"{gpu.label} is not in the device plugin's CDI specification"
         for gpu in gpus
-        if gpu.uuid not in there and str(gpu.index) not in there
+        if not _is_in(gpu, there)
     ]
 
 
@@ -203,13 +204,13 @@ def _of_gpus(record: Record) -> list[tuple[str, list[str]]]:
     """Every GPU is there, no other one is, and each name leads to its own device node; with the files that say otherwise."""
     winners, gpus, apart = _winners(record.cdi.specs), record.nvml.gpus, record.nvml.left_out
     causes: list[tuple[str, list[str]]] = [
-        (f"{gpu.label} is not in the CDI specification", [])
-        for gpu in gpus
-        if str(gpu.index) not in winners and gpu.uuid not in winners
+        (f"{gpu.label} is not in the CDI specification", []) for gpu in gpus if not _is_in(gpu, winners)
     ]
     # The toolkit knows nothing of GPUs that the inventory leaves out.
-    there = {name for gpu in (*gpus, *apart) for name in (str(gpu.index), gpu.uuid)}
-    strange = sorted(name for name in winners.keys() - there if name.isdigit() or name.startswith("GPU-"))
+    there = {name for gpu in (*gpus, *apart) for name in (str(gpu.index), *_names(gpu, winners))}
+    strange = sorted(
+        name for name in winners.keys() - there if name.isdigit() or name.startswith(("GPU-", "MIG-"))
+    )
     # A GPU that does not answer may be one of them.
     if strange and gpus and not any(gpu.error for gpu in gpus):
         cause = f"the CDI specification has {shorten(strange, most=8)}, which is no GPU of the node"
@@ -218,8 +219,8 @@ def _of_gpus(record: Record) -> list[tuple[str, list[str]]]:
     wanted: list[tuple[str, str, Set[int]]] = [
         (name, gpu.label, {gpu.minor})
         for gpu in gpus
-        for name in (str(gpu.index), gpu.uuid)
-        if name is not None and name in winners and gpu.minor is not None
+        for name in _names(gpu, winners)
+        if name in winners and gpu.minor is not None
     ]
     if "all" in winners and len(minors) == len(gpus) > 0:
         given = {_number(node.source) for node in winners["all"].nodes["all"]}
@@ -249,11 +250,31 @@ def _gpus_of_plugin(record: Record) -> list[str]:
         wrong
         for spec in record.cdi.plugin_specs
         for gpu in record.nvml.gpus
-        for name in (str(gpu.index), gpu.uuid)
+        for name in _names(gpu, spec.nodes)
         # Of a UUID that two GPUs have, nodes.gpu-count tells.
         if name in spec.nodes and gpu.minor is not None and known[gpu.uuid] == 1
-        if (wrong := _astray(spec, str(name), gpu.label, {gpu.minor}))
+        if (wrong := _astray(spec, name, gpu.label, {gpu.minor}))
     ]
+
+
+def _names(gpu: Gpu, names: Iterable[str]) -> list[str]:
+    """Those of a GPU, by its number and by its UUID; in MIG mode those of its MIG devices, of which the toolkit numbers each."""
+    if gpu.mig_mode != "enabled":
+        return [str(gpu.index), *([gpu.uuid] if gpu.uuid else [])]
+    return [*_parts(gpu), *(name for name in names if name.startswith(f"{gpu.index}:"))]
+
+
+def _parts(gpu: Gpu) -> list[str]:
+    return [part.uuid for part in gpu.instances or () if part.uuid]
+
+
+def _is_in(gpu: Gpu, names: Iterable[str]) -> bool:
+    """Whether a specification with these names has a GPU; in MIG mode, each of its MIG devices, and the GPU itself is none."""
+    there, parts = set(names), _parts(gpu)
+    if gpu.mig_mode != "enabled":
+        return not there.isdisjoint(_names(gpu, ()))
+    numbered = [name for name in there if name.startswith(f"{gpu.index}:")]
+    return len(numbered) == len(parts) or there.issuperset(parts)
 
 
 def _astray(spec: CdiSpec, name: str, label: str, own: Set[int]) -> str:

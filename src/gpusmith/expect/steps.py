@@ -50,6 +50,14 @@ def change_runtime(node: str) -> str:
     )
 
 
+def repair_layout(host: str) -> str:
+    """How GPUs of a node become as its layout says."""
+    return (
+        "Have them divided anew, which waits for pods that hold them:"
+        f" 'ansible-playbook -i INVENTORY playbooks/change_layout.yml -l {host}'"
+    )
+
+
 def finish_layout(host: str, node: str) -> str:
     """What is to be done about a node whose layout change is not finished; arguments as of `finish_upgrade`."""
     return (

@@ -22,6 +22,7 @@ from gpusmith.preflight.words import Facts, Tables, Wanted, models_of, refusal, 
 from gpusmith.probe.foreign import Foreign
 from gpusmith.probe.host import Host
 from gpusmith.probe.kubernetes import Kubernetes
+from gpusmith.probe.layout import GpuLayout
 from gpusmith.probe.memory import Memory
 from gpusmith.probe.nvml import Nvml
 from gpusmith.probe.packages import Package
@@ -400,14 +401,16 @@ def check_processes(facts: Facts, wanted: Wanted, _tables: Tables) -> Iterator[R
 
 
 def check_mig(facts: Facts, _wanted: Wanted, _tables: Tables) -> Iterator[Refusal]:
-    """No GPU is in MIG mode. If the driver is not loaded yet, role nvidia_driver asks after it has loaded it."""
-    record = Record(SCHEMA, nvml=load(Nvml, facts["record"]["nvml"]))
+    """No GPU is in MIG mode but by gpusmith. If the driver is not loaded yet, role nvidia_driver asks after it has loaded it."""
+    row = facts["record"].get("gpu_layout")
+    layout = load(GpuLayout, row) if row else None
+    record = Record(SCHEMA, nvml=load(Nvml, facts["record"]["nvml"]), gpu_layout=layout)
     divided = mig.divided(record, "")
     if divided:
         index = ",".join(str(problem.evidence["gpu"]) for problem in divided)
         yield refusal(
             "MIG mode",
             f"on, or on after the next reset, for GPU {index.replace(',', ', ')}",
-            "off, since inventories count whole GPUs",
+            "off, or on by 'gpusmith_gpu_sharing: mig'",
             f"Empty the machine of GPU jobs, run 'nvidia-smi -i {index} -mig 0' on it, then 'nvidia-smi -i {index} --gpu-reset'.",
         )

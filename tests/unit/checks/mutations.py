@@ -271,7 +271,13 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
     "nodes.gpu-model": (
         Mutation(lambda world: world.seen["pci"]["gpus"][1].update(device_id="10de:2335"), "10de:2335"),
         _gpu("is a 'NVIDIA T4'", name="NVIDIA T4"),
+    ),
+    "nodes.gpu-layout": (
         _gpu("is in MIG mode", mig_mode="enabled"),
+        Mutation(
+            lambda world: world.seen.update(gpu_layout={"profile": "3g.40gb", "nvml": "3_SLICE", "starts": [0, 4]}),
+            "its GPUs will be 3g.40gb (3_SLICE) at 0, 4 after a boot, and are to be whole",
+        ),
     ),
     "nodes.services": (
         _in("'kubelet' is inactive", "services", "kubelet", active="inactive"),

@@ -67,7 +67,10 @@ def test_healthy_node_passes(host: MakeHost) -> None:
         ),
         ({"status__conditions": []}, "cluster.node-ready", "not Ready: it has no condition 'Ready'"),
         (
-            {"status__capacity": {"nvidia.com/gpu": "4", "nvidia.com/mig-1g.10gb": "7", "nvidia.com/gpu.shared": "0"}},
+            {
+                "status__capacity": {"nvidia.com/gpu": "4", "nvidia.com/mig-1g.10gb": "7", "nvidia.com/gpu.shared": "0"},
+                "status__allocatable": {"nvidia.com/gpu": "4", "nvidia.com/mig-1g.10gb": "7"},
+            },
             "cluster.gpu-capacity", "also offers 7 of 'nvidia.com/mig-1g.10gb'",
         ),
         (

@@ -66,6 +66,6 @@ def test_names_that_conflict_below_are_refused_above_as_well(facts: Facts, recor
     assert "both have" in failing(facts(record))["nodes.cdi"]
 
 
-def test_mig_devices_of_the_cdi_specification_are_not_strange(facts: Facts, record: Record) -> None:
+def test_mig_devices_in_the_specification_of_whole_gpus_are_left_over(facts: Facts, record: Record) -> None:
     spec_of(record)["devices"].extend([{"name": "0:1", "nodes": []}, {"name": "MIG-1", "nodes": []}])
-    assert failing(facts(record)) == {}
+    assert "'MIG-1', which is no GPU of the node" in failing(facts(record))["nodes.cdi"]

@@ -17,7 +17,7 @@ from tests.faults.fault import Record
 from tests.faults.gpus import device
 from tests.unit.checks.judged import Facts, failing
 from tests.unit.hosts import make_host
-from tests.unit.records import healthy_record
+from tests.unit.records import divided_record, healthy_record, other_record
 
 
 def test_two_names_of_one_machine_prove_one(facts: Facts, record: Record) -> None:
@@ -57,8 +57,6 @@ def test_a_model_that_is_no_row_is_not_compared(facts: Facts, record: Record) ->
             NotApplicable, match=r"no row of data/gpus\.yml: no baseline; .*'gpusmith_gpu_models'\.$"
         ):
             gpus.gpu_model(facts(record, gpusmith_gpu_model=model))
-    record["nvml"]["gpus"][1].update(mig_mode="enabled")
-    assert "MIG mode" in gpus.gpu_model(facts(record, gpusmith_gpu_model=None))[0].cause
 
 
 def test_a_name_that_is_no_row_is_for_gpus_that_are_none(facts: Facts, record: Record) -> None:
@@ -176,3 +174,30 @@ def test_a_canary_of_containerd_is_no_difference() -> None:
     seen["gpu-1"]["containerd"]["version"] = "2.4.0"
     assert set(of_fleet({"gpu-1": {"containerd_version": "2.4.0"}, "gpu-2": {}}, seen).values()) == {""}
     assert "containerd is '2.4.0'" in of_fleet({"gpu-1": {}, "gpu-2": {}}, seen)["gpu-1"]
+
+
+HALVES = {"gpusmith_gpu_sharing": "mig", "gpusmith_gpu_mig_profile": "3g.40gb"}
+
+
+def test_a_node_that_is_divided_as_the_inventory_asks_passes(facts: Facts) -> None:
+    other = other_record()
+    other["nvml"]["gpus"] = []
+    assert failing(facts(divided_record(), {"gpu-2": other}, **HALVES)) == {}
+    record = divided_record()
+    record["nvml"]["gpus"][1]["instances"].pop()
+    found = failing(facts(record, {"gpu-2": other}, **HALVES))
+    assert set(found) == {"nodes.gpu-layout", "nodes.cdi"}, "the specification has an instance that is gone"
+    assert "GPU 1" in found["nodes.gpu-layout"]
+
+
+def test_whose_gpus_do_not_answer_prove_no_layout(facts: Facts) -> None:
+    record = divided_record()
+    record["nvml"]["gpus"][1].update(error="GPU is lost")
+    with pytest.raises(CannotAsk, match=r"see nodes\.nvml"):
+        gpus.gpu_layout(facts(record, **HALVES))
+
+
+def test_where_others_divide_gpus_the_step_is_theirs(facts: Facts, record: Record) -> None:
+    record["nvml"]["gpus"][1].update(mig_mode="enabled")
+    (problem,) = gpus.gpu_layout(facts(record, gpu_operands_device_plugin="existing"))
+    assert "'nvidia-smi -i 1 -mig 0'" in problem.next_step

@@ -11,10 +11,12 @@ import pytest
 
 from gpusmith.checks.findings import Finding, Outcome, Skip
 from gpusmith.checks.register import CLUSTER, Check, catalog, of_tier
+from gpusmith.names import LAYOUT_LABEL
 from gpusmith.suite.evaluation import evaluate
 from tests.fleet.prometheus import firing
 from tests.unit.checks.mutations import MUTATIONS, Mutation
 from tests.unit.checks.world import PODS, World
+from tests.unit.records import divided_record
 from tests.unit.workloads.answers import short_waits
 
 EACH = [(name, place) for name, rows in MUTATIONS.items() for place in range(len(rows))]
@@ -136,6 +138,16 @@ def _gpu_is_off_the_bus(world: World) -> None:
         world.seen[part]["gpus"].pop(1)
 
 
+def _instance_is_lost(world: World) -> None:
+    """Of a node whose GPUs are divided."""
+    world.variables.update(gpusmith_gpu_sharing="mig", gpusmith_gpu_mig_profile="3g.40gb")
+    world.record = divided_record()
+    world.gpu["instances"].pop()
+    world.node["metadata"]["labels"][LAYOUT_LABEL] = "mig-2x3g.40gb"
+    for part in ("capacity", "allocatable"):
+        world.node["status"][part] = {"nvidia.com/mig-3g.40gb": "7"}
+
+
 def _alerting(name: str, alert: str) -> Callable[[World], object]:
     """What a check finds, and the alert of the same fault."""
 
@@ -154,6 +166,7 @@ FAULTS = (
     _machine_is_off,
     _driver_is_not_loaded,
     _gpu_is_off_the_bus,
+    _instance_is_lost,
 )
 EXPLAINED = [(by, row.id) for row in catalog().values() if row.tier != "workloads" for by in row.explained_by]
 

@@ -10,6 +10,7 @@ from gpusmith.checks.findings import NotApplicable
 from gpusmith.checks.nvlinks import evidence
 from tests.faults.fault import Record
 from tests.unit.checks.judged import RECORD_CHECKS, Facts
+from tests.unit.records import divided_record
 
 check = RECORD_CHECKS["nodes.nvlinks"]
 A100_PCIE, X9 = "10de:20b5", "10de:ffff"
@@ -67,3 +68,12 @@ def test_a_site_may_switch_them_off(facts: Facts, record: Record) -> None:
     record["module"]["parameters"] = {"NvLinkDisable": "1"}
     with pytest.raises(NotApplicable, match="NvLinkDisable"):
         check(facts(record))
+
+
+def test_links_of_divided_gpus_are_not_judged(facts: Facts) -> None:
+    record = divided_record()
+    record["nvml"]["gpus"][1]["nvlinks"] = [False] * 18
+    with pytest.raises(NotApplicable, match="MIG instances, into which its GPUs are divided, use no NVLinks"):
+        RECORD_CHECKS["nodes.nvlinks"](facts(record))
+    record["nvml"]["gpus"][0]["mig_mode"] = "disabled"
+    assert len(RECORD_CHECKS["nodes.nvlinks"](facts(record))) == 1

@@ -11,7 +11,7 @@ from gpusmith.checks.findings import CannotAsk, NotApplicable
 from gpusmith.checks.pod_processes import pod_processes
 from gpusmith.node.facts import NodeFacts
 from tests.unit.hosts import UUIDS
-from tests.unit.records import Record
+from tests.unit.records import Record, divided_record
 
 Facts = Callable[..., NodeFacts]
 UID = "1b4e28ba-2fa1-11d2-883f-0016d3cca427"
@@ -39,6 +39,16 @@ def test_who_may_compute(
     ]
     record["allocations"] = {"devices": {UID: devices} if devices else {}, "claimants": claimants}
     assert pod_processes(facts(record)) == []
+
+
+def test_who_has_an_instance_computes_on_its_gpu(facts: Facts) -> None:
+    record = divided_record()
+    gpus = record["nvml"]["gpus"]
+    gpus[1]["processes"] = [{"pid": 8, "name": "train", "pod": True, "pod_uid": UID}]
+    record["allocations"] = {"devices": {UID: [gpus[1]["instances"][1]["uuid"]]}, "claimants": []}
+    assert pod_processes(facts(record)) == []
+    record["allocations"]["devices"][UID] = [gpus[2]["instances"][0]["uuid"]]
+    assert len(pod_processes(facts(record))) == 1
 
 
 def test_without_the_kubelets_notes_nothing_is_proved(facts: Facts, record: Record) -> None:

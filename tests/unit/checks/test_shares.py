@@ -21,6 +21,7 @@ from tests.unit.objects import MASTER, node, operands
 MakeHost = Callable[..., NodeWanted]
 SHARED = {"gpusmith_gpu_sharing": "time-slicing", "gpusmith_gpu_shares": 4}
 READY = Snapshot({}, {}, (*operands(), MASTER)).ready_operands
+HALVES = {"gpusmith_gpu_sharing": "mig", "gpusmith_gpu_mig_profile": "3g.40gb"}
 AS_GPU = {**SHARED, "gpusmith_gpu_share_resource": GPU_RESOURCE}
 
 
@@ -28,7 +29,7 @@ def offering(
     label: str | None = "time-slicing-4", replicas: str | None = "4", **counts: str
 ) -> dict[str, Any]:
     """A Node with a layout, and so many of 'shares' and 'gpus' in capacity and allocatable."""
-    names = {"shares": SHARE_RESOURCE, "gpus": GPU_RESOURCE}
+    names = {"shares": SHARE_RESOURCE, "gpus": GPU_RESOURCE, "halves": "nvidia.com/mig-3g.40gb"}
     given = {names[name]: count for name, count in (counts or {"shares": "16"}).items()}
     made = node(status__capacity=given, status__allocatable=dict(given))
     labels = {LAYOUT_LABEL: label, REPLICAS_LABEL: replicas}
@@ -47,10 +48,12 @@ def step(check: str, host: NodeWanted, raw: dict[str, Any]) -> str:
     [
         (SHARED, offering()),
         (AS_GPU, offering("time-slicing-4-as-gpu", gpus="16")),
+        # Feature discovery counts no replicas of MIG instances.
+        (HALVES, offering("mig-2x3g.40gb", "1", halves="8")),
         ({}, offering(None, "1", gpus="4")),
         ({}, offering(None, None, gpus="4")),
     ],
-    ids=["shares", "as-gpu", "whole", "older feature discovery"],
+    ids=["shares", "as-gpu", "instances", "whole", "older feature discovery"],
 )
 def test_a_node_that_is_as_the_inventory_asks_passes(
     host: MakeHost, variables: dict[str, Any], raw: dict[str, Any]
@@ -68,6 +71,8 @@ def test_a_node_that_is_as_the_inventory_asks_passes(
             "4 shares of each GPU as 'nvidia.com/gpu.shared', the inventory asks for 2 shares of each GPU",
         ),
         (AS_GPU, offering(), "the inventory asks for 4 shares of each GPU as 'nvidia.com/gpu'."),
+        (HALVES, offering(None, "1", gpus="4"), "whole GPUs, the inventory asks for 2 MIG instances 3g.40gb of each GPU."),
+        ({}, offering("mig-2x3g.40gb", "1", halves="8"), "2 MIG instances 3g.40gb of each GPU, the inventory asks for whole"),
         (SHARED, offering(replicas="2"), f"label '{REPLICAS_LABEL}' is '2'"),
         (SHARED, offering("halves", "1", gpus="4"), f"label '{LAYOUT_LABEL}' is 'halves', which is no layout of gpusmith"),
         ({}, offering("", "1", gpus="4"), f"label '{LAYOUT_LABEL}' is '', which is no layout of gpusmith"),
@@ -117,8 +122,10 @@ def test_what_others_share_is_not_judged_by_our_layouts(host: MakeHost) -> None:
         ({}, {}, "offers no resource 'nvidia.com/gpu.shared', 16 are to be (4 GPUs with 4 shares each)."),
         # A second device plugin.
         ({SHARE_RESOURCE: "16", GPU_RESOURCE: "4"}, {SHARE_RESOURCE: "16", GPU_RESOURCE: "1"}, "also offers 4 of 'nvidia"),
+        ({SHARE_RESOURCE: "16", "nvidia.com/mig-1g.10gb": "7"}, {SHARE_RESOURCE: "16", "nvidia.com/mig-1g.10gb": "7"},
+         "also offers 7 of 'nvidia.com/mig"),
         # No layout of ours makes it, so it is no rest of one.
-        ({SHARE_RESOURCE: "16", "nvidia.com/mig-1g.10gb": "7"}, {SHARE_RESOURCE: "16"}, "also offers 7 of 'nvidia.com/mig"),
+        ({SHARE_RESOURCE: "16", "nvidia.com/gpu-other": "7"}, {SHARE_RESOURCE: "16"}, "also offers 7 of 'nvidia.com/gpu-o"),
     ],
 )  # fmt: skip
 def test_shares_that_are_missing_or_too_many_are_named(
@@ -135,6 +142,7 @@ def test_what_a_former_layout_left_in_the_capacity_is_nobodys_offer(host: MakeHo
     raw = offering()
     raw["status"]["capacity"][GPU_RESOURCE] = "4"
     raw["status"]["allocatable"][GPU_RESOURCE] = "0"
+    raw["status"]["capacity"]["nvidia.com/mig-3g.40gb"] = "8"
     assert failing(host(**SHARED), raw, operands()) == {}
 
 
@@ -147,3 +155,20 @@ def test_fields_of_others_in_the_operands_of_its_layout_are_named(host: MakeHost
     (problem,) = NODE_CHECKS["cluster.operands"](facts)
     assert titles[0] in problem.cause
     assert titles[1] not in problem.cause
+
+
+def test_instances_that_are_missing_are_named(host: MakeHost) -> None:
+    for label, count, says in (
+        (
+            "mig-2x3g.40gb",
+            "7",
+            "offers 7 nvidia.com/mig-3g.40gb, 8 are to be (4 GPUs with 2 MIG instances each).",
+        ),
+        (
+            "mig-1x7g.80gb",
+            "4",
+            "offers no resource 'nvidia.com/mig-7g.80gb', 4 are to be (4 GPUs with 1 MIG instances each).",
+        ),
+    ):
+        found = failing(host(**HALVES), offering(label, "1", halves=count), operands())
+        assert says in found["cluster.gpu-capacity"]

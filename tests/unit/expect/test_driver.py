@@ -284,6 +284,8 @@ def test_a_divided_gpu_is_told_as_soon_as_the_driver_is_loaded(modes: dict[str, 
     )
     # Waiting for the driver does not help.
     assert found["problems"] == []
+    record["gpu_layout"] = {"profile": "3g.40gb", "nvml": "3_SLICE", "starts": [0, 4]}
+    assert plan(record)["divided"] == []
 
 
 @pytest.mark.parametrize(

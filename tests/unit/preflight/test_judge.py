@@ -14,7 +14,7 @@ from gpusmith.node.left_out import without
 from gpusmith.preflight.join import endpoint
 from gpusmith.preflight.judge import judge
 from gpusmith.preflight.kernel_modules import Lack
-from gpusmith.preflight.machine import old_kernels
+from gpusmith.preflight.machine import check_mig, old_kernels
 from gpusmith.preflight.proxy import kept_proxies, proxies
 from gpusmith.preflight.words import Tables
 from tests.authorities import authority
@@ -285,6 +285,17 @@ def test_mig_mode_is_refused_before_a_machine_is_changed(field: str) -> None:
     found = only(refused(tree))
     assert found.message.startswith("MIG mode: on, or on after the next reset, for GPU 1;")
     assert "'nvidia-smi -i 1 -mig 0'" in found.hint
+
+
+def test_what_gpusmith_divided_is_taken() -> None:
+    tree = facts()
+    tree["record"]["nvml"]["gpus"][1].update(mig_mode="enabled", mig_mode_pending="enabled")
+    tree["record"]["gpu_layout"] = {"profile": "3g.40gb", "nvml": "3_SLICE", "starts": [0, 4]}
+    assert refused(tree) == []
+    upgrade = run(driver_only=True)
+    assert list(check_mig(tree, upgrade, TABLES)) == []
+    tree["record"]["gpu_layout"] = None
+    assert [row.message[:9] for row in check_mig(tree, upgrade, TABLES)] == ["MIG mode:"]
 
 
 def test_a_node_whose_certificate_has_expired_is_refused() -> None:

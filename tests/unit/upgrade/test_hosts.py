@@ -16,7 +16,7 @@ from gpusmith.names import HOLD, STAMP, UPGRADE
 from gpusmith.preflight.words import Tables
 from gpusmith.upgrade.hosts import STAMPED, Action, Asked, Look, Staging, Verdict, judge, origin
 from gpusmith.wanted.node import Driver, NodeWanted, Operands
-from tests.unit.records import healthy_record
+from tests.unit.records import divided_record, healthy_record
 from tests.unit.upgrade.nodes import NEW, NOW, OLD, entry, node
 from tests.unit.upgrade.test_disruption import daemon
 
@@ -242,6 +242,10 @@ def test_mig_is_refused() -> None:
     raw = healthy_record()
     raw["nvml"]["gpus"][1]["mig_mode"] = "enabled"
     assert "MIG" in refused(look(raw=raw)).message
+
+
+def test_a_machine_that_gpusmith_divided_is_upgraded() -> None:
+    assert verdict(look(raw=divided_record())).action is Action.UPGRADE
 
 
 def test_a_machine_without_a_driver_is_refused() -> None:
