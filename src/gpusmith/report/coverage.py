@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpusmith.errors import InputError
+from gpusmith.wanted.layouts import WHOLE, Layout
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class GpuCoverage:
         excluded: reasons with their number of GPUs.
         kept_back: those that are excluded are so because somebody uses the node or keeps it back, as by a cordon.
         shares: pods that one of them serves; 1 where they are handed out whole.
+        part: what such a pod is given, in words.
     """
 
     expected: int
@@ -28,6 +30,7 @@ class GpuCoverage:
     excluded: Mapping[str, int] = field(default_factory=dict)
     kept_back: bool = False
     shares: int = 1
+    part: str = "share"
 
     @property
     def wanted(self) -> int:
@@ -42,7 +45,7 @@ def gpu_coverage(
     busy: Mapping[str, int],
     reason: str,
     kept_back: bool = False,
-    shares: int = 1,
+    layout: Layout = WHOLE,
 ) -> GpuCoverage:
     """The honest denominator: who is neither tested nor busy is excluded, for a reason.
 
@@ -52,11 +55,12 @@ def gpu_coverage(
         busy: GPUs per holder.
         reason: why the rest was not tested.
         kept_back: as of GpuCoverage.
-        shares: as of GpuCoverage.
+        layout: how they are handed out.
     """
     rest = expected - len(tested) - sum(busy.values())
     excluded = {reason: rest} if rest > 0 else {}
-    return GpuCoverage(expected, tuple(tested), dict(busy), excluded, kept_back and rest > 0, shares)
+    kept_back = kept_back and rest > 0
+    return GpuCoverage(expected, tuple(tested), dict(busy), excluded, kept_back, layout.shares, layout.part)
 
 
 @dataclass(frozen=True)

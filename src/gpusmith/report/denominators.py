@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -41,7 +42,7 @@ class Denominator:
         tested: of these.
         busy: number of those that others use.
         reasons: why some were not tested.
-        shared: which of them are handed out in shares, in words; empty if none is.
+        shared: which of them are handed out in shares or MIG instances, in words; empty if none is.
     """
 
     kind: str
@@ -87,10 +88,13 @@ def denominators(results: Results) -> tuple[Denominator, Denominator]:
 
 
 def _shared(rows: Iterable[GpuCoverage]) -> str:
-    shared = [row for row in rows if row.shares > 1]
-    shares = sum(row.expected * row.shares for row in shared)
-    return (
-        f"{sum(row.expected for row in shared)} of them are handed out in {shares} shares" if shared else ""
+    gpus, parts = Counter[str](), Counter[str]()
+    for row in rows:
+        if row.shares > 1:
+            gpus[row.part] += row.expected
+            parts[row.part] += row.expected * row.shares
+    return "; ".join(
+        f"{count} of them are handed out in {parts[part]} {part}s" for part, count in gpus.items()
     )
 
 

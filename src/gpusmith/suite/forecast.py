@@ -46,7 +46,7 @@ def lines(suite: Suite, planned: Sequence[tuple[str, str]]) -> Iterator[str]:
             assert target.view is not None
             free, gpus = sum(map(target.view.free, target.offers)), target.host.gpu_count
             layout = target.view.layout
-            of = f"{gpus * layout.shares} shares of {gpus} GPUs" if layout.shared else f"{gpus} GPUs"
+            of = f"{gpus * layout.shares} {layout.part}s of {gpus} GPUs" if layout.shared else f"{gpus} GPUs"
             said = f"{free} of {of} on NODES"
         found.setdefault(said, []).append(target.host.name)
     for said, names in found.items():

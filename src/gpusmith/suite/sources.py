@@ -29,7 +29,7 @@ from gpusmith.suite import monitoring, own
 from gpusmith.suite.evidence import ANSWERS, CLUSTER, WORKLOADS, Evidence
 from gpusmith.wanted.inventory import Inventory
 from gpusmith.wanted.node import NodeWanted
-from gpusmith.wanted.offers import devices
+from gpusmith.wanted.offers import Device
 from gpusmith.workloads import machines, namespace, priority, runner
 from gpusmith.workloads.jobs import Run, earlier
 from gpusmith.workloads.outcome import NodeOutcome
@@ -46,6 +46,19 @@ T = TypeVar("T")
 def kind_of(host: NodeWanted, record: Record) -> str:
     """What nodes with the same GPUs have in common: the inventory's model, else the PCI IDs."""
     return host.gpu_model or ",".join(sorted({gpu.device_id for gpu in record.pci.gpus}))
+
+
+def devices(record: Record) -> frozenset[Device]:
+    """What pods of a node are given: its GPUs; of those in MIG mode, their MIG devices."""
+    whole = {Device(gpu.uuid) for gpu in record.nvml.gpus if gpu.uuid and gpu.mig_mode != "enabled"}
+    parts = {
+        Device(part.uuid, gpu.uuid)
+        for gpu in record.nvml.gpus
+        if gpu.uuid and gpu.mig_mode == "enabled"
+        for part in gpu.instances or ()
+        if part.uuid
+    }
+    return frozenset(whole | parts)
 
 
 @dataclass(frozen=True)
@@ -350,7 +363,7 @@ class Sources:
             run = replace(run, priority=self._priority)
         for name, host in self.inventory.hosts.items():
             record = self.record(name) if recorded and (host.managed or self.inventory.by_pods) else None
-            given = devices(gpu.uuid for gpu in record.nvml.gpus if gpu.uuid) if record else None
+            given = devices(record) if record else None
             classes = frozenset(state.snapshot.runtime_classes)
             targets.append(
                 Target(

@@ -11,6 +11,7 @@ from gpusmith.cluster.views import NodeView
 from gpusmith.names import LAYOUT_LABEL
 from gpusmith.report.coverage import GpuCoverage, gpu_coverage
 from gpusmith.suite.sources import Sources
+from gpusmith.wanted.layouts import WHOLE
 from gpusmith.wording import shorten
 
 
@@ -28,19 +29,19 @@ def coverage(sources: Sources) -> dict[str, GpuCoverage]:
             _busy(view, host.gpu_count, len(tested)) if view else {},
             _why_not(sources, name),
             outcome.kept_back if outcome else False,
-            view.layout.shares if view else 1,
+            view.layout if view else WHOLE,
         )
     return found
 
 
 def _busy(view: NodeView, gpus: int, tested: int) -> Mapping[str, int]:
-    """GPUs per holder. Which GPU a share is of, the API does not tell: all shares of so many may be held, but of those tested."""
+    """GPUs per holder. Which GPU a part is of, the API does not tell: all parts of so many may be held, but of those tested."""
     held, shares = view.busy(view.offers(gpus)), view.layout.shares
     if shares == 1:
         return held
     full = min(gpus - tested, sum(held.values()) // shares)
     spaces = shorten(sorted({holder.namespace for holder in view.holders}))
-    return {f"pods with shares, of namespace {spaces}": full} if full > 0 else {}
+    return {f"pods with {view.layout.part}s, of namespace {spaces}": full} if full > 0 else {}
 
 
 def _why_not(sources: Sources, host: str) -> str:

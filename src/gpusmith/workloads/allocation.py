@@ -1,4 +1,4 @@
-"""One pod per free GPU, or share of one, all at the same time: each gets a GPU of its own, or a share that nobody else has."""
+"""One pod per free GPU, or part of one, all at the same time: each gets a GPU of its own, or a part that nobody else has."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def holds_nothing(found: Finding) -> str:
     "workloads.allocation",
     place=60,
     proves="one pod per free GPU runs at the same time, and all UUIDs are distinct and known to the host; where GPUs are handed"
-    " out in shares, one pod per free share, and no GPU serves more pods than it has shares",
+    " out in shares, one pod per free share, and no GPU serves more pods than it has shares; where they are divided by MIG, one"
+    " pod per free instance, each with its own",
     fails_when="a pod gets no GPU, two pods hold the same one (of shared GPUs: more than it has shares), or a pod holds one that"
     " the host does not know",
     do="look for a second device plugin or for time slicing; restart the device plugin",
@@ -45,27 +46,32 @@ def run(pods: Pods) -> Judged:
 def judge(
     expected: Expected, held: Mapping[str, str], wanted: int, layout: Layout = WHOLE, gpus: int = 0
 ) -> Judged:
-    """As many GPUs as pods, all distinct, all of the host; of shares, each GPU as often as it has some.
+    """As many GPUs or MIG instances as pods, all distinct, all of the host; of a GPU that is divided, as many as it has parts.
 
     Args:
         expected: of the node.
         held: UUIDs by the pods that hold them.
         wanted: how many pods there are.
         layout: how the node hands its GPUs out.
-        gpus: how many it has; with fewer pods than shares of all of them, others hold the rest.
+        gpus: how many it has; with fewer pods than parts of all of them, others hold the rest.
     """
     what = f"{wanted} pods at the same time"
     evidence = {"held": dict(held)}
     if not layout.shared:
         return Judged(evidence, uuids_known(expected, what, list(held.values()), wanted), of_host=True)
-    given = Counter(held.values())
-    problems = uuids_known(expected, what, sorted(given), len(given))
+    seen = list(held.values()) if layout.profile else sorted(set(held.values()))
+    problems = uuids_known(expected, what, seen, wanted if layout.profile else len(seen))
+    given = Counter(gpu for uuid in held.values() for gpu in expected.gpus_of([uuid]))
     least = layout.shares if wanted == gpus * layout.shares else 0
-    counts = {uuid: given[uuid] for uuid in sorted({*(expected.uuids or ()), *given})}
+    counts = {gpu: given[gpu] for gpu in sorted({*expected.gpus_of(expected.uuids or ()), *given})}
+    if layout.profile:
+        # One that the host does not know is of no GPU that is known here.
+        known = {device.gpu for device in expected.devices or ()}
+        counts = {gpu: count for gpu, count in counts.items() if gpu in known}
     wrong = {uuid: count for uuid, count in counts.items() if not least <= count <= layout.shares}
     if wrong:
         said = ", ".join(f"{uuid} serves {count} of them" for uuid, count in wrong.items())
-        cause = f"Node '{expected.node}': {what}: {said}, and each GPU has {layout.shares} shares."
+        cause = f"Node '{expected.node}': {what}: {said}, and each GPU has {layout.shares} {layout.part}s."
         problems.append(Problem(cause, SECOND_PLUGIN))
     shares = {"of_each_gpu": layout.shares, "gpus": gpus, "pods": counts}
     return Judged({**evidence, "shares": shares}, problems, of_host=True)

@@ -24,7 +24,7 @@ from gpusmith.workloads.register import ALL, workload
     covers=True,
 )
 def run(pods: Pods) -> Judged:
-    """A Job with all free GPUs; a pod for each free share, where a pod gets no more than one."""
+    """A Job with all free GPUs; a pod for each free share or MIG instance, where a pod gets no more than one."""
     host = pods.node.host
     load_s = host.validation.load_s
     env, program = {"GPUSMITH_LOAD_S": f"{load_s:g}"}, jobs.program("run_cuda.py")
@@ -37,7 +37,7 @@ def run(pods: Pods) -> Judged:
 
 
 def of_shares(parts: Sequence[Judged]) -> Judged:
-    """What pods proved that had shares of the same GPUs: what slowed a GPU down in one of them stays."""
+    """What pods proved that had parts of the same GPUs: what slowed a GPU down in one of them stays."""
     judged, slowdowns = together(parts), dict[str, dict[str, int]]()
     for uuid, row in [item for part in parts for item in (part.evidence.get("slowdowns") or {}).items()]:
         found = slowdowns.setdefault(uuid, {**row, "reasons": 0, "looks": 0})

@@ -155,7 +155,8 @@ def uuids_known(expected: Expected, what: str, seen: Sequence[str], wanted: int)
             )
         )
     if len(seen) != wanted:
-        cause = f"{what} saw {len(seen)} GPUs, it was given {wanted}"
+        things = "MIG instances" if any(device.parent for device in expected.devices or ()) else "GPUs"
+        cause = f"{what} saw {len(seen)} {things}, it was given {wanted}"
         wrong.append((cause, "Look at the CDI specification."))
     if strange:
         cause = f"{what} saw {', '.join(strange)}, which {expected.by} does not know"

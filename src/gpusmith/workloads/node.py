@@ -82,7 +82,7 @@ class NodeUnderTest:
 
     @property
     def pods_at_once(self) -> int:
-        """How many pods with one share each it takes: a kubelet may have more shares than it takes pods."""
+        """How many pods with one part each it takes: a kubelet may have more parts than it takes pods."""
         most = self.view.most_pods
         return (
             self.free if most is None else max(1, min(self.free, most - len(self.view.tenants) - SPARE_PODS))

@@ -39,7 +39,7 @@ def run(pods: Pods) -> Judged:
     held: Mapping[str, str] = node.findings["workloads.allocation"].evidence["held"]
     if node.layout.shared and len(held) < node.free:
         raise NotApplicable(
-            f"not applicable: {len(held)} pods hold a share each, of {node.free}: the node takes no more pods."
+            f"not applicable: {len(held)} pods hold a {node.layout.part} each, of {node.free}: the node takes no more pods."
         )
     extra = pods.task("one-more", holders.PROGRAM, 1)
     pods.create(jobs.pod, extra)
@@ -65,16 +65,16 @@ def judge(
         freed: UUID that was given back.
         got: UUID that the waiting pod names.
         pending: the scheduler's words while it waited.
-        layout: how the node hands its GPUs out; of shares, others of that GPU are held still.
+        layout: how the node hands its GPUs out; of shares, others of that GPU are held still, of MIG instances each is one.
     """
     evidence = {"pending": pending, "freed": freed, "got": got, "held": dict(held)}
     if got == freed:
         return Judged(evidence)
-    if layout.shared:
+    if layout.shared and not layout.profile:
         cause, step = f"a share of {freed} was freed, but the waiting pod got one of {got}", SECOND_PLUGIN
     else:
         also = " which another pod holds" if got in held.values() else ""
-        cause = f"{freed} was freed, but the waiting pod got {got}{also}"
+        cause = f"{'MIG instance ' if layout.profile else ''}{freed} was freed, but the waiting pod got {got}{also}"
         step = "Look for a second device plugin or for time slicing."
     return Judged(evidence, [Problem(f"Node '{expected.node}': {cause}.", step, evidence)])
 

@@ -67,7 +67,7 @@ def run(pods: Pods) -> Judged | Finding:
     if host.simulated:
         return not_applicable(CHECK, host, "its GPUs are simulated, so that nothing was measured")
     if pods.node.layout.shared:
-        return not_applicable(CHECK, host, "pods share its GPUs, so that no rate is a GPU's")
+        return not_applicable(CHECK, host, f"pods get {pods.node.layout.things}, so that no rate is a GPU's")
     logs = pods.run_with_all(pods.task("performance", jobs.program("run_performance.py")))
     rows = rows_of(host)
     judged = together([judge(pods.node.expected, log, pods.gpus // len(logs), rows) for log in logs])

@@ -29,7 +29,8 @@ class Workload:
 
     Attributes:
         check: id of its check.
-        title: the work in words; '{gpus}' stands for the number of GPUs that it gets on a node. Of shares, 'GPU' is 'share'.
+        title: the work in words; '{gpus}' stands for the number of GPUs that it gets on a node. Of parts of GPUs, these are named
+            instead.
         run: does it.
         gpus: how many free GPUs it needs on each of its nodes, or ALL; before work with GPUs a node is looked at again.
         nodes: how many nodes it needs at the same time.
@@ -40,7 +41,7 @@ class Workload:
             of the workloads before it.
         blocks: why workloads after it are not made, from its finding; empty if they are.
         keeps: its pods hold their GPUs on, for the workloads after it, until the node's last one.
-        every_share: where GPUs are handed out in shares it gets all free ones, for a pod each; other work gets one of them.
+        every_share: where GPUs are handed out in parts it gets all free ones, for a pod each; other work gets one of them.
         covers: coverage counts the GPUs that it ran on, and who held the others when its turn came.
     """
 

@@ -17,7 +17,7 @@ from gpusmith.workloads.register import ALL, Workload
 from gpusmith.workloads.targets import NotTested
 from gpusmith.workloads.waiting import Contended, PodProblem
 
-ONE_SHARE = "in one pod with one share of one GPU: a pod gets no more of this node"
+ONE_PART = "in one pod with one {} of one GPU: a pod gets no more of this node"
 
 
 def applies(workload: Workload, node: NodeUnderTest) -> bool:
@@ -29,13 +29,16 @@ def applies(workload: Workload, node: NodeUnderTest) -> bool:
 
 
 def unfit(workload: Workload, node: NodeUnderTest) -> str:
-    """What work needs that no share of a GPU gives; empty if nothing."""
+    """What work needs that no part of a GPU gives; empty if nothing."""
     if not (workload.gpus and node.layout.shared):
         return ""
+    part = node.layout.part
+    if workload.nodes > 1 and node.layout.profile:
+        return f"its GPUs are handed out in {part}s, and a job over several nodes is for whole GPUs"
     if workload.nodes > 1:
         return "its GPUs are handed out in shares, which promise no part of a GPU's time or memory to a job over several nodes"
     if isinstance(workload.gpus, int) and workload.gpus > 1:
-        return f"its GPUs are handed out in shares: a pod gets one share of one GPU, and {workload.gpus} GPUs are needed"
+        return f"its GPUs are handed out in {part}s: a pod gets one {part} of one GPU, and {workload.gpus} GPUs are needed"
     return ""
 
 
@@ -85,9 +88,9 @@ def pods_of(workload: Workload, node: NodeUnderTest) -> Pods:
     if not (workload.gpus and node.layout.shared):
         return Pods(node, workload.image, node.free if workload.gpus == ALL else workload.gpus)
     if not workload.every_share:
-        return Pods(node, workload.image, 1, notes=[ONE_SHARE])
+        return Pods(node, workload.image, 1, notes=[ONE_PART.format(node.layout.part)])
     count = node.pods_at_once
-    few = f"the node takes {count} pods more, and has {node.free} free shares"
+    few = f"the node takes {count} pods more, and has {node.free} free {node.layout.part}s"
     return Pods(node, workload.image, count, notes=[few] if count < node.free else [])
 
 
@@ -114,7 +117,7 @@ class Turn:
     def title(self) -> str:
         """The work in words, which count what pods get."""
         pods, title = self.pods[0], self.workload.title
-        return (title.replace("GPU", "share") if pods.node.layout.shared else title).format(gpus=pods.gpus)
+        return title.replace("GPU", pods.node.layout.part).format(gpus=pods.gpus)
 
     @property
     def _about(self) -> str:

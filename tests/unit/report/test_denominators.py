@@ -50,8 +50,19 @@ NODES = tuple(f"gpu-{n:03d}" for n in range(100))
             "GPUs: 10 expected, 7 tested, 3 busy, 0 excluded; 6 of them are handed out in 32 shares",
             ["busy: 3 on gpu-001, held by pods with shares, of namespace 'team'"],
         ),
+        (
+            {
+                NODES[0]: GpuCoverage(4, tuple("abcd"), shares=2, part="MIG instance"),
+                NODES[1]: GpuCoverage(2, ("u", "v"), shares=8),
+            },
+            (
+                "GPUs: 6 expected, 6 tested, 0 busy, 0 excluded; 4 of them are handed out in 8 MIG instances; 2 of them are"
+                " handed out in 16 shares"
+            ),
+            [],
+        ),
     ],
-    ids=["tier", "name", "busy", "shares"],
+    ids=["tier", "name", "busy", "shares", "instances"],
 )
 def test_each_reason_is_said_once(coverage: Mapping[str, GpuCoverage], line: str, reasons: list[str]) -> None:
     _nodes, gpus = denominators(replace(results(PASSED), coverage=coverage))

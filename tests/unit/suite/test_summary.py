@@ -18,10 +18,10 @@ from gpusmith.node.connections import Probed
 from gpusmith.node.records import parse
 from gpusmith.suite import forecast, summary
 from gpusmith.suite.run import Suite
-from gpusmith.suite.sources import ClusterState
+from gpusmith.suite.sources import ClusterState, devices
 from gpusmith.workloads.outcome import NodeOutcome
 from tests.unit.hosts import UUIDS, VERSION, build
-from tests.unit.records import healthy_record, other_record
+from tests.unit.records import divided_record, healthy_record, other_record
 
 
 @pytest.mark.parametrize(("machine_says", "told"), [(None, {}), ("machine's", {"gpu-1": "machine's"})])
@@ -75,6 +75,41 @@ def test_what_nodes_share_is_known_of_those_that_do_not_answer_as_well(
             "group rack_2",
         ],
     }
+
+
+def test_pods_of_a_divided_node_are_given_its_instances() -> None:
+    whole = devices(parse(healthy_record()))
+    assert {(row.uuid, row.parent) for row in whole} == {(uuid, "") for uuid in UUIDS}
+    record = divided_record()
+    record["nvml"]["gpus"][0]["instances"][0]["uuid"] = None
+    record["nvml"]["gpus"][1]["instances"] = None
+    found = devices(parse(record))
+    assert {row.gpu for row in found} == {UUIDS[0], *UUIDS[2:]}
+    assert len(found) == 5
+    assert all(row.uuid.startswith("MIG-") for row in found)
+
+
+def test_instances_and_their_gpus_are_counted(
+    variables: Callable[..., dict[str, Any]], programs: Path
+) -> None:
+    given = variables(kubernetes_node_taints=[])
+    suite = Suite(
+        build({"gpu_nodes": {"hosts": ["gpu-1"]}}, {"gpu-1": given}, "inventory", ""), programs, nodes={}
+    )
+    halves = "nvidia.com/mig-3g.40gb"
+    team = tuple(Holder("team", f"notebook-{n}", {halves: 1}) for n in range(3))
+    counts, labels = {halves: 8}, {LAYOUT_LABEL: "mig-2x3g.40gb"}
+    view = NodeView("gpu-1", True, (), False, counts, counts, labels, {}, (), team)
+    suite.sources.__dict__["cluster_state"] = ClusterState(
+        cast("Cluster", None), Snapshot({"gpu-1": view}, {"nvidia": "nvidia"}), Removed()
+    )
+    said = list(forecast.lines(suite, [("workloads.cuda", "gpu-1")]))
+    assert said[-1] == "  5 of 8 MIG instances of 4 GPUs on gpu-1"
+    outcome = NodeOutcome(tested=tuple(UUIDS[:3]), view=view)
+    suite.sources.__dict__["workload_runs"] = ({"gpu-1": outcome}, None)
+    found = summary.coverage(suite.sources)["gpu-1"]
+    assert (found.expected, found.shares, found.part) == (4, 2, "MIG instance")
+    assert found.busy == {"pods with MIG instances, of namespace 'team'": 1}
 
 
 TEAM = tuple(Holder("team", f"notebook-{n}", {SHARE_RESOURCE: 1}) for n in range(14))

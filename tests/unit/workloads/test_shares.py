@@ -154,7 +154,7 @@ def not_applicable(finding: Finding, says: str) -> None:
 
 def test_shares_are_not_measured(run: Run, asked: dict[str, dict[str, Any]]) -> None:
     found = run(values={"gpusmith_simulated": False}, gpu_1=SHARED)[0]["gpu-1"].findings
-    not_applicable(found["workloads.performance"], "pods share its GPUs, so that no rate is a GPU's")
+    not_applicable(found["workloads.performance"], "pods get shares of GPUs, so that no rate is a GPU's")
     assert "performance" not in asked
 
 

@@ -147,10 +147,13 @@ class Cuda:
         handle = ctypes.c_int()
         self.call("cuDeviceGet", ctypes.byref(handle), ordinal)
         raw = (ctypes.c_ubyte * 16)()
-        self.call("cuDeviceGetUuid", ctypes.byref(raw), handle)
-        name = ctypes.create_string_buffer(96)
-        self.call("cuDeviceGetName", name, 96, handle)
-        return handle.value, format_uuid(bytes(raw)), name.value.decode(errors="replace")
+        # The first version, all that drivers before 470 have, names the GPU of a MIG device.
+        ask = "cuDeviceGetUuid_v2" if hasattr(self.library, "cuDeviceGetUuid_v2") else "cuDeviceGetUuid"
+        self.call(ask, ctypes.byref(raw), handle)
+        buffer = ctypes.create_string_buffer(96)
+        self.call("cuDeviceGetName", buffer, 96, handle)
+        name = buffer.value.decode(errors="replace")
+        return handle.value, format_uuid(bytes(raw), "MIG" if " MIG " in name else "GPU"), name
 
     def launch(self, function: Any, blocks: int, threads: int, *values: Any) -> int:
         """Code of starting a kernel with these arguments, in one dimension."""
@@ -170,10 +173,10 @@ def start_cuda(library: Any = None) -> tuple[Cuda, int, bool]:
     return cuda, cuda.start(), is_simulated
 
 
-def format_uuid(raw: bytes) -> str:
-    """NVML's way to write the 16 bytes."""
+def format_uuid(raw: bytes, kind: str = "GPU") -> str:
+    """NVML's way to write the 16 bytes, of a GPU or of a MIG device."""
     digits = raw.hex()
-    return "GPU-" + "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+    return kind + "-" + "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
 def inputs(seed: int) -> tuple[Any, Any, Any]:
@@ -287,13 +290,32 @@ class Nvml:
             found.append((handle, text.value.decode()))
         return found
 
+    def instances(self, gpu: Any) -> list[str]:
+        """UUIDs of a GPU's MIG devices that are shown in this container; none of a whole one."""
+        count, found = ctypes.c_uint(), []
+        try:
+            if int(self.library.nvmlDeviceGetMaxMigDeviceCount(gpu, ctypes.byref(count))) != SUCCESS:
+                return []
+        except AttributeError:  # drivers before 450
+            return []
+        for index in range(count.value):
+            handle, text = ctypes.c_void_p(), ctypes.create_string_buffer(96)
+            # Numbers have gaps.
+            if (
+                int(self.library.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index, ctypes.byref(handle)))
+                == SUCCESS
+            ):
+                self.call("nvmlDeviceGetUUID", handle, text, 96)
+                found.append(text.value.decode())
+        return found
+
     def end(self) -> None:
         """Shut it down."""
         self.library.nvmlShutdown()
 
 
 def nvml_gpus(library: Any = None) -> list[dict[str, Any]]:
-    """UUID and minor of every GPU that NVML shows in this container.
+    """UUID and minor of every GPU that NVML shows in this container, or those of its MIG devices.
 
     Raises:
         ProgramError: NVML does not start.
@@ -302,7 +324,8 @@ def nvml_gpus(library: Any = None) -> list[dict[str, Any]]:
     for handle, uuid in nvml.gpus():
         minor = ctypes.c_uint()
         nvml.call("nvmlDeviceGetMinorNumber", handle, ctypes.byref(minor))
-        found.append({"uuid": uuid, "minor": minor.value})
+        parts = [{"uuid": part, "gpu": uuid, "minor": minor.value} for part in nvml.instances(handle)]
+        found.extend(parts or [{"uuid": uuid, "minor": minor.value}])
     nvml.end()
     return found
 

@@ -191,7 +191,9 @@ def work(
         raise ProgramError(f"{made.name} sees {len(seen)} of {count} GPUs, and a CPU fallback is a failure")
     for ordinal, row in zip(ordinals, drivers):
         uuid = seen[ordinal][1]
-        if uuid and uuid.removeprefix("GPU-") != row["uuid"].removeprefix("GPU-"):
+        # Of a MIG device, which is the only one that a process has, frameworks may tell the GPU.
+        whole = row["uuid"].startswith("GPU-")
+        if uuid and whole and uuid.removeprefix("GPU-") != row["uuid"].removeprefix("GPU-"):
             raise ProgramError(
                 f"{made.name} computes on GPU {uuid}, the driver's device {ordinal} is {row['uuid']}"
             )

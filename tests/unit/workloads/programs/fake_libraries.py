@@ -21,6 +21,8 @@ class FakeCuda:
         works: whether an executed kernel really computes.
         spoils: whether copies are wrong.
         under_load: code of a launch of the kernel that makes load.
+        name: of its devices.
+        count: of its devices.
     """
 
     def __init__(
@@ -30,8 +32,10 @@ class FakeCuda:
         works: bool = True,
         spoils: bool = False,
         under_load: int = 0,
+        name: str = "fake",
+        count: int = 2,
     ) -> None:
-        self.under_load = under_load
+        self.under_load, self.name, self.count = under_load, name, count
         self.fake_marker, self.works, self.spoils = simulated, works, spoils
         self.launch = launch if launch is not None else (801 if simulated else 0)
         self.memory: dict[int, bytearray] = {}
@@ -54,16 +58,16 @@ class FakeCuda:
     def do_cuInit(self, flags: int) -> None: ...
 
     def do_cuDeviceGetCount(self, out: Any) -> None:
-        self.put(out, 2)
+        self.put(out, self.count)
 
     def do_cuDeviceGet(self, out: Any, ordinal: int) -> None:
         self.put(out, ordinal)
 
-    def do_cuDeviceGetUuid(self, out: Any, device: Any) -> None:
+    def do_cuDeviceGetUuid_v2(self, out: Any, device: Any) -> None:
         ctypes.memmove(out._obj, UUID[device.value], 16)
 
     def do_cuDeviceGetName(self, buffer: Any, size: int, device: Any) -> None:
-        buffer.value = b"fake"
+        buffer.value = self.name.encode()
 
     def do_cuDeviceGetPCIBusId(self, buffer: Any, size: int, device: int) -> None:
         buffer.value = f"0000:{device + 10:02X}:00.0".encode()
@@ -136,9 +140,15 @@ class FakeNvml:
     """NVML that shows devices."""
 
     def __init__(
-        self, uuids: list[str], reasons: Callable[[int, int], int] = lambda *_: 1, code: int = 0
+        self,
+        uuids: list[str],
+        reasons: Callable[[int, int], int] = lambda *_: 1,
+        code: int = 0,
+        parts: dict[int, str] | None = None,
     ) -> None:
         self.uuids, self.reasons, self.code = uuids, reasons, code
+        self.parts = parts or {}
+        """MIG devices of the first GPU, by their numbers."""
         self.asked = 0
 
     def nvmlDeviceGetCurrentClocksEventReasons(self, handle: Any, out: Any) -> int:
@@ -161,7 +171,18 @@ class FakeNvml:
         return 0
 
     def nvmlDeviceGetUUID(self, handle: Any, buffer: Any, size: int) -> int:
-        buffer.value = self.uuids[handle.value - 1].encode()
+        first, number = divmod(handle.value, 100)
+        buffer.value = (self.parts[number] if first else self.uuids[number - 1]).encode()
+        return 0
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, handle: Any, out: Any) -> int:
+        out._obj.value = 7
+        return 0
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: Any, index: int, out: Any) -> int:
+        if handle.value != 1 or index not in self.parts:
+            return 6
+        out._obj.value = 100 + index
         return 0
 
     def nvmlDeviceGetMinorNumber(self, handle: Any, out: Any) -> int:

@@ -130,3 +130,28 @@ def test_the_program_keeps_its_share_as_long_as_it_is_told(
     monkeypatch.setattr(time, "sleep", slept.append)
     runpy.run_path(str(programs / "run_cuda.py"), run_name="__main__")
     assert slept == [-1, stays], "after its result is told"
+
+
+PART = "NVIDIA H100 80GB HBM3 MIG 3g.40gb"
+
+
+def test_a_pod_with_a_mig_device_names_it(
+    load: Any, uuids: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUSMITH_GPUS", "1")
+    mine = uuids[0].replace("GPU-", "MIG-")
+    nvml = FakeNvml(["GPU-whole"], parts={3: mine})
+    result = load("run_cuda").work(FakeCuda(simulated=True, name=PART, count=1), nvml)
+    assert [row["uuid"] for row in result["devices"]] == [mine]
+    assert result["slowdowns"].keys() == {"GPU-whole"}, "clocks are the GPU's"
+    found = load("hold_gpu").work(FakeCuda(simulated=True, name=PART, count=1), nvml)
+    assert (found["uuid"], found["gpu"], found["minor"]) == (mine, "GPU-whole", 0)
+
+
+def test_a_mig_device_more_or_another_is_named(load: Any, uuids: list[str]) -> None:
+    mine = uuids[0].replace("GPU-", "MIG-")
+    for parts in ({0: mine, 1: "MIG-x"}, {0: "MIG-x"}, {}):
+        with pytest.raises(load("gpu_driver").ProgramError, match="a pod with one GPU sees"):
+            load("hold_gpu").work(
+                FakeCuda(simulated=True, name=PART, count=1), FakeNvml(["GPU-whole"], parts=parts)
+            )
