@@ -5,14 +5,21 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils import planning
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
 
 from gpusmith.change.budget import Rules
+from gpusmith.cluster.api import Object
 from gpusmith.cluster.stamps import LAYOUT
+from gpusmith.expect import mig
+from gpusmith.expect.wanted import all_models
+from gpusmith.node.records import parse
 from gpusmith.relayout import plan as plans
+from gpusmith.wanted import layouts
+from gpusmith.wanted.node import NodeWanted
 
 
 class ActionModule(ControllerAction):
@@ -23,14 +30,16 @@ class ActionModule(ControllerAction):
         looks = [
             plans.Look(
                 wanted,
-                seen.nodes.get(wanted.node_name),
+                node,
                 host in seen.machines,
                 seen.pods.get(wanted.node_name, []),
                 seen.claims,
                 seen.wrong.get(host, []),
+                _astray(wanted, node, seen.record(host)) if node else "",
             )
             for host in seen.hosts
             for wanted in [seen.of.wanted(host)]
+            for node in [seen.nodes.get(wanted.node_name)]
         ]
         rules = Rules(
             run=seen.claim.run,
@@ -52,3 +61,14 @@ class ActionModule(ControllerAction):
         words = "layout '{target}' instead of '{origin}'"
         answer: dict[str, Any] = planning.conclude(plan, seen, asked["report_dir"], check, more, words)
         return answer
+
+
+def _astray(wanted: NodeWanted, node: Object, record: Mapping[str, Any]) -> str:
+    """How a machine's GPUs are divided in another way than its Node says; nothing of one that was not looked at."""
+    if not record:
+        return ""
+    model = all_models(wanted).get(wanted.gpu_model)
+    want = mig.wanted(wanted.name, layouts.of_node(node), model, ignored=wanted.gpus_ignored)
+    return "; ".join(
+        problem.cause.removeprefix(f"Node '{wanted.name}': ") for problem in mig.problems(parse(record), want)
+    )

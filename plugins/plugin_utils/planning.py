@@ -12,7 +12,7 @@ from typing import Any
 
 from ansible.utils.display import Display
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.claiming import claim, machine
-from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import Variables
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import Variables, plain
 
 from gpusmith.change.budget import Fleet
 from gpusmith.cluster import dra, keeper
@@ -66,6 +66,10 @@ class Seen:
     members: Mapping[str, int]
     pods: Mapping[str, list[Object]]
     claims: Claims
+
+    def record(self, host: str) -> Mapping[str, Any]:
+        """The last look at a host's machine; empty if it did not answer."""
+        return dict(plain((self.of.written(host).get("node_record_now") or {}).get("record") or {}))
 
     def fleet(self, stamped: str) -> Fleet:
         """All nodes that the budget counts; the argument is that of `Fleet.of`."""
@@ -128,7 +132,7 @@ def conclude(
     _show(plan, folder)
     answer: dict[str, Any] = {
         "changed": False,
-        "hosts": {row.name: {**_plain(row), **more[row.name]} for row in plan.rows},
+        "hosts": {row.name: {**_row(row), **more[row.name]} for row in plan.rows},
         "members": seen.members,
         "queue": list(plan.queue),
         "queued_hosts": [row.name for row in plan.rows if row.goes],
@@ -140,7 +144,7 @@ def conclude(
         return {**answer, "failed": True, "msg": said}
     if check:
         answer[TELLS] = {
-            row.name: {"changes": {"more": [f"gets {words.format(**_plain(row))} {_when(row)}"]}}
+            row.name: {"changes": {"more": [f"gets {words.format(**_row(row))} {_when(row)}"]}}
             for row in plan.rows
             if row.goes
         }
@@ -149,7 +153,7 @@ def conclude(
     return answer
 
 
-def _plain(row: Row) -> dict[str, Any]:
+def _row(row: Row) -> dict[str, Any]:
     names = ("node", "target", "origin", "gpus", "model", "reason")
     return {**{name: getattr(row, name) for name in names}, "action": str(row.action)}
 

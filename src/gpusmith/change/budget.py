@@ -23,7 +23,7 @@ from gpusmith.names import COUNT_LABEL, FIRST_CHANGE, GPU_TYPE_LABEL, PRODUCT_LA
 from gpusmith.wanted import layouts
 from gpusmith.wanted.offers import gpus_of
 
-UNKNOWN = "unknown"
+UNKNOWN, UNPROVED = "unknown", "not validated"
 MOST_NAMED = 5
 VARIABLE = "gpu_upgrade_max_unavailable"
 
@@ -138,7 +138,7 @@ def _member(node: Object, gpus: int, kinds: Mapping[str, str], stamped: str) -> 
         out=why or _out(node, size, gpus_of(offered(node), offers)),
         ledger=entry,
         version=proved(read_stamp(node), stamped),
-        offers=0 if why or _closed(node) else gpus_of(offered(node), offers),
+        offers=0 if why or closed(node) else gpus_of(offered(node), offers),
     )
 
 
@@ -149,16 +149,16 @@ def _product(node: Object) -> str:
 
 def _out(node: Object, size: int, gpus: int) -> str:
     enough = bool(size) and gpus >= size
-    return _closed(node) or ("" if enough else f"{gpus} of {size or '?'} GPUs offered")
+    return closed(node) or ("" if enough else f"{gpus} of {size or '?'} GPUs offered")
 
 
-def _closed(node: Object) -> str:
+def closed(node: Object) -> str:
     """Why no pod can get any of its GPUs, whatever the node offers."""
     if is_cordoned(node):
         return "cordoned"
     if not readiness(node).ready:
         return "not Ready"
-    return "not validated" if has_taint(node) else ""
+    return UNPROVED if has_taint(node) else ""
 
 
 # --- the budget ----------------------------------------------------------------------------------------------------

@@ -1,35 +1,47 @@
-"""The change of a node's layout: a label, by which the operands of one layout leave the node and those of another come."""
+"""The change of a node's layout: a label, by which the operands of one layout leave the node and those of another come.
+
+GPUs that MIG divides are divided on the machine while no operand runs there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gpusmith.change.ledger import Ledger
 from gpusmith.change.node_object import NodeObject
 from gpusmith.change.outcome import Result
-from gpusmith.change.protocol import ChangeFailed, Words
+from gpusmith.change.protocol import ChangeFailed, InUse, Words
 from gpusmith.cluster import stamps
+from gpusmith.data.operands import FEATURE_DISCOVERY
 from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.names import LAYOUT_CHANGE, LAYOUT_LABEL
 from gpusmith.suite.maintenance import Maintenance
 from gpusmith.upgrade.proof import PRECHECK_TIERS, Validation, failed
 from gpusmith.wanted import layouts
 from gpusmith.wanted.layouts import Layout
+from gpusmith.wanted.node import NodeWanted
 
 WORDS = Words(
     name=LAYOUT_CHANGE,
     subject="its GPUs",
     prepare="looking for the operands of",
     stop="",
-    apply="setting the label of",
+    apply="dividing the GPUs, and setting the label, of",
     start="waiting for",
     label="the labels of feature discovery for",
     done=Result.CHANGED,
 )
 NOT_OF_LAYOUT = frozenset({"workloads.network", "cluster.labels"})
 """Checks of a node that no layout can be blamed for: it does not go back over them."""
+CURED = frozenset(
+    {"nodes.gpu-layout", "nodes.cdi", "cluster.gpu-layout", "cluster.gpu-capacity", "cluster.labels"}
+)
+"""Checks that may fail for what a change puts right: a label, or a GPU that somebody divided in another way."""
+
+Divide = Callable[[Mapping[str, Any], bool], Mapping[str, Any]]
+"""Runs the module gpu_partitions on the machine: gets its options, and whether it is only to look. A failure has `failed`."""
 
 
 def read(version: str) -> Layout:
@@ -46,25 +58,29 @@ def read(version: str) -> Layout:
 
 @dataclass
 class LayoutChange:
-    """The layout of one node; its machine is only looked at, by the suite.
+    """The layout of one node.
 
     Attributes:
         host: its name in the inventory.
         node: its Node object.
         run: ID of the run.
+        divide: has the GPUs of its machine divided.
+        used: who has a GPU open there, in words; arguments as of `Change.users`.
+        by_mig: whether the change is from or to MIG.
+        wanted: what the inventory says of the node.
         validation: how the suite is run.
         facts: what a stamp is for, of the machine as it is.
-        condition: whether the Node says in a condition that it is validated.
-        discovered: whether feature discovery is ours, so that its labels follow.
     """
 
     host: str
     node: NodeObject
     run: str
+    divide: Divide
+    used: Callable[[Sequence[str], bool], Sequence[str]]
+    by_mig: bool
+    wanted: NodeWanted
     validation: Validation
     facts: Mapping[str, Any]
-    condition: bool
-    discovered: bool
     words: Words = WORDS
 
     def prepare(self, version: str) -> None:
@@ -74,26 +90,35 @@ class LayoutChange:
     def precheck(self, version: str) -> None:
         """Refuse a node that is broken before anything is done to it."""
         results = self.validation.run("before", self.host, Maintenance(layout=version), PRECHECK_TIERS)
-        if bad := failed(results):
+        if bad := failed(results, self.host, CURED):
             raise GpusmithError(
                 f"Node '{self.node.name}' is broken before anything was done to it: {bad}",
                 f"Repair it first, see {self.validation.report_dir / 'before'}.",
             )
 
     def is_there(self, version: str) -> bool:
-        """Whether the node's label says a layout."""
-        return self.node.label(LAYOUT_LABEL) == read(version).label
+        """Whether the node's label says a layout, and its GPUs are divided so."""
+        layout = read(version)
+        return (
+            self.node.label(LAYOUT_LABEL) == layout.label and not self._divided(layout, look=True)["changed"]
+        )
 
-    def users(self, stopped: Sequence[str], of_pods: bool = True) -> Sequence[str]:  # noqa: ARG002 - pods that hold GPUs are all
-        """Nobody but pods that hold GPUs, for whom every change waits."""
-        return ()
+    def users(self, stopped: Sequence[str], of_pods: bool = True) -> Sequence[str]:
+        """Programs that have GPUs open, which keep MIG from being switched; shares by time-slicing are no matter to them."""
+        return self.used(stopped, of_pods) if self.by_mig else ()
 
     def stop(self, units: Sequence[str]) -> None:
         """The operands are off already."""
 
     def apply(self, version: str) -> None:
-        """Set the label, or take it off."""
-        self.node.set_label(LAYOUT_LABEL, read(version).label)
+        """Have the GPUs divided, and set the label, or take it off.
+
+        Raises:
+            InUse: a process that is no pod's uses a GPU.
+        """
+        layout = read(version)
+        self._divided(layout)
+        self.node.set_label(LAYOUT_LABEL, layout.label)
 
     def start(self, version: str, units: Sequence[str]) -> None:
         """The operands come with their own label."""
@@ -110,7 +135,12 @@ class LayoutChange:
         results = self.validation.run(version, self.host, Maintenance(self.run, layout=version))
         proof = stamps.judge(results, self.host)
         put = stamps.put_outcome(
-            self.node.cluster, self.node.name, proof, self.facts, check=False, conditions=self.condition
+            self.node.cluster,
+            self.node.name,
+            proof,
+            self.facts,
+            check=False,
+            conditions=self.wanted.validation.node_condition,
         )
         if put.proved and proof.problem is None:
             return
@@ -118,9 +148,24 @@ class LayoutChange:
         raise (ChangeFailed if failed(results, self.host, NOT_OF_LAYOUT) else ToolError)(put.message, where)
 
     def stale(self, node: Mapping[str, Any], version: str) -> Sequence[str]:
-        """Feature discovery's number of shares, where it is of another layout."""
-        told = layouts.told(node["metadata"].get("labels") or {})
-        return [f"{told} shares of a GPU"] if self.discovered and told != read(version).shares else []
+        """What feature discovery says of another layout, where it is ours."""
+        if FEATURE_DISCOVERY not in self.wanted.operands.ours:
+            return []
+        return layouts.contradictions(node["metadata"].get("labels") or {}, read(version))
+
+    def _divided(self, layout: Layout, look: bool = False) -> Mapping[str, Any]:
+        """What is done, or would be, for the GPUs to be divided as a layout has it."""
+        of = self.wanted
+        placed = layouts.placements(layout, of.gpu_model, of.gpu_models)
+        nvml, starts = placed[0].profile.nvml if placed else "", [part.start for part in placed]
+        wanted = {"profile": layout.profile, "nvml": nvml, "starts": starts} if placed else {}
+        answer = self.divide({"layout": wanted, "ignored": list(of.gpus_ignored)}, look)
+        if answer.get("failed"):
+            kind = InUse if answer.get("in_use") else ChangeFailed
+            raise kind(
+                f"The GPUs of '{self.node.name}' cannot be divided into {layout.words}: {answer.get('msg')}"
+            )
+        return answer
 
     def remembered(self, entry: Ledger) -> Mapping[str, str | None]:  # noqa: ARG002 - the inventory says it
         """Nothing: the way back is a change of the inventory."""

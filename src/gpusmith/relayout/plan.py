@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gpusmith.change import ledger as ledgers
-from gpusmith.change.budget import Fleet, Rules, limits
+from gpusmith.change.budget import UNPROVED, Fleet, Rules, closed, limits
 from gpusmith.change.forecast import Timing, forecast
 from gpusmith.change.ledger import State
 from gpusmith.cluster.api import Object
@@ -45,6 +45,7 @@ class Look:
         pods: on the node, all of them.
         claims: of pods.
         strangers: why it is not the machine of that Node, or may not be.
+        astray: how its GPUs are divided in another way than its label says; empty if they are not.
     """
 
     wanted: NodeWanted
@@ -53,6 +54,7 @@ class Look:
     pods: Sequence[Object] = ()
     claims: Claims = NO_CLAIMS
     strangers: Sequence[Refusal] = ()
+    astray: str = ""
 
     @property
     def name(self) -> str:
@@ -101,12 +103,14 @@ def judge(look: Look, fleet: Fleet) -> Verdict:
     if half_done:
         return _half_done(look, half_done)
     member = fleet[node_name]
-    if look.origin == look.target:
+    if look.origin == look.target and not look.astray:
         proved = member.validated(look.target)
         return Verdict(
             Action.NONE, "it has that layout" + (", validated" if proved else "; site.yml validates it")
         )
-    if member.out:
+    # A change proves what nobody has proved yet, and brings back what a GPU that was divided by hand does not offer.
+    shut = closed(look.node)
+    if member.out and not (shut == UNPROVED or (look.astray and not shut)):
         words = "somebody else cordoned it" if member.out == "cordoned" else f"out already: {member.out}"
         return Verdict(Action.SKIP, words)
     if layouts.of_label(look.label) is None:
@@ -123,7 +127,7 @@ def judge(look: Look, fleet: Fleet) -> Verdict:
     entry = member.ledger
     earlier = entry is not None and (entry.change, entry.target) == (LAYOUT_CHANGE, look.target)
     if entry is None or not earlier or entry.state is State.DONE:
-        return Verdict(Action.CHANGE)
+        return Verdict(Action.CHANGE, look.astray)
     return Verdict(Action.CHANGE, f"an earlier try ended '{entry.state}' at {entry.since} ({entry.reason})")
 
 

@@ -80,6 +80,15 @@ def test_a_node_that_hands_out_shares_counts_its_gpus() -> None:
     assert found.model == "H100", "shared or not, one budget is of one model"
 
 
+def test_a_node_that_hands_out_instances_counts_its_gpus() -> None:
+    row = node("gpu-1", labels={LAYOUT_LABEL: "mig-2x3g.40gb"})
+    row["status"] |= {key: {"nvidia.com/mig-3g.40gb": "8"} for key in ("capacity", "allocatable")}
+    found = Fleet.of([row], {"gpu-1": 4}, STAMPED)["gpu-1"]
+    assert (found.gpus, found.offers, found.out) == (4, 4, "")
+    row["status"]["allocatable"] = {"nvidia.com/mig-3g.40gb": "5"}
+    assert Fleet.of([row], {"gpu-1": 4}, STAMPED)["gpu-1"].out == "3 of 4 GPUs offered"
+
+
 # --- size and model -------------------------------------------------------------------------------------------------
 
 

@@ -65,9 +65,28 @@ def test_back_to_whole_gpus_is_a_change_like_another() -> None:
 
 
 @pytest.mark.parametrize(
+    ("changes", "action"),
+    [
+        ({}, "change"),
+        ({"allocatable": 3}, "change"),
+        ({"cordoned": True}, "skip"),
+        ({"ready": False}, "skip"),
+    ],
+)
+def test_gpus_that_somebody_divided_in_another_way_are_put_right(
+    changes: dict[str, Any], action: str
+) -> None:
+    look = replace(of("a", WHOLE, **changes), astray="GPU 1 is in MIG mode")
+    (row,) = plan(look).rows
+    assert (row.origin, row.target, str(row.action)) == ("whole", "whole", action)
+    assert ("GPU 1 is in MIG mode" in row.reason) is (action == "change")
+
+
+@pytest.mark.parametrize(
     ("look", "action", "says"),
     [
         (of("a", SHARED, cordoned=True), "skip", "somebody else cordoned it"),
+        (of("a", SHARED, tainted=True), "change", ""),
         (of("a", SHARED, ready=False), "skip", "out already: not Ready"),
         (of("a", SHARED, allocatable=3), "skip", "3 of 4 GPUs offered"),
         (of("a", SHARED, stamp=""), "change", ""),
