@@ -20,6 +20,7 @@ import yaml
 from gpulab.processes import process_start
 
 from gpusmith.wait import Deadline, Done, NotYet, wait_until
+from gpusmith.wanted.offers import is_gpu
 
 TAIL_LINES = 60
 SITE_TIMEOUT_S = 900.0
@@ -301,10 +302,10 @@ class Lab:
     def wait_allocatable(
         self, expected: Mapping[str, int], seconds: float, rebooted_since: Mapping[str, str] | None = None
     ) -> None:
-        """Wait until all nodes are Ready and offer that many GPUs.
+        """Wait until all nodes are Ready and offer that many GPUs, or parts of GPUs.
 
         Args:
-            expected: GPUs per node.
+            expected: how many per node.
             seconds: to wait at the most.
             rebooted_since: boots that are over: what a node told in one of them is old.
         """
@@ -319,7 +320,8 @@ class Lab:
                 conditions = {
                     entry["type"]: entry["status"] for entry in node["status"].get("conditions", [])
                 }
-                gpus = int(node["status"].get("allocatable", {}).get("nvidia.com/gpu", 0))
+                offered = node["status"].get("allocatable", {})
+                gpus = sum(int(count) for resource, count in offered.items() if is_gpu(resource))
                 fresh = node["status"]["nodeInfo"]["bootID"] not in old
                 seen[node["metadata"]["name"]] = gpus if fresh and conditions.get("Ready") == "True" else -1
             good = all(seen.get(name) == gpus for name, gpus in expected.items())

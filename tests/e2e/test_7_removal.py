@@ -113,13 +113,18 @@ def test_it_joins_again_at_once_and_its_pods_have_a_network(ready_lab: Lab, tmp_
         "find /sys/module -maxdepth 1 -name 'nvidia*'"
     )
     assert ready_lab.on(NODE, script) == ""
+    mine, versions = ready_lab.service_starts("gpu-1"), "dpkg-query --show | sha256sum"
+    packages = ready_lab.on("gpu-1", versions)
     # Its validation has pods find a Service by name. It gets shares as a new node does, for the tests of sharing.
     parameters = {"nvidia_driver_module_parameters": {"NVreg_EnableStreamMemOPs": 1}}
     inventory = sharing(ready_lab, tmp_path / "inventory", **parameters)
     ended = ready_lab.site("-l", NODE, inventory=inventory)
     assert ended.status == 0, str(ended)
+    assert "gpu-1" not in ended.recap()
+    assert ready_lab.service_starts("gpu-1") == mine, "a node comes, and leaves the others alone"
+    assert ready_lab.on("gpu-1", versions) == packages
     assert ready_lab.on(NODE, "grep StreamMemOPs /proc/driver/nvidia/params") == "EnableStreamMemOPs: 1"
-    ready_lab.wait_allocatable({"gpu-1": 4, NODE: 0}, 60)
+    ready_lab.wait_allocatable({"gpu-1": 4, NODE: 4 * SHARES}, 60)
     node = ready_lab.get("node", NODE)
     assert node["status"]["allocatable"]["nvidia.com/gpu.shared"] == str(4 * SHARES)
     assert '"layout": "time-slicing-2"' in node["metadata"]["annotations"][STAMP]

@@ -1,9 +1,10 @@
-"""A node that hands its GPUs out in shares, as test_7_removal leaves it, and back to whole GPUs under a pod that has a share."""
+"""A node with shares, as test_7_removal leaves it, gets MIG instances under a pod that has a share, and whole GPUs again."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +12,14 @@ import pytest
 from gpusmith.change.ledger import State
 from gpusmith.names import GPU_RESOURCE, LAYOUT_LABEL, OPERANDS_NAMESPACE, SHARE_RESOURCE
 from gpusmith.wait import Deadline, Done, NotYet, wait_until
+from gpusmith.wanted.offers import is_gpu
 from tests.e2e.harness import NAMESPACE, Lab, PodSpec
 from tests.e2e.test_7_removal import NODE, SHARES, sharing
 from tests.e2e.upgrades import SHORT, Eyes, stamp_of, start, state_of, wait_gone, wait_state
 
+MIG, INSTANCE = "mig-2x3g.40gb", "nvidia.com/mig-3g.40gb"
+INSTANCES = 8
+FILE, UNIT = "/etc/gpusmith/gpu-layout.json", "gpusmith-gpu-layout"
 WORDS = ["playbooks/change_layout.yml", "-l", NODE, *SHORT]
 
 
@@ -30,6 +35,13 @@ def _shared(ready_lab: Lab, eyes: Eyes, tmp_path_factory: pytest.TempPathFactory
         inventory = sharing(ready_lab, tmp_path_factory.mktemp("sharing"))
         ended = ready_lab.playbook(*WORDS, inventory=inventory)
         assert ended.status == 0, str(ended)
+
+
+@pytest.fixture(scope="module")
+def divided(ready_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The inventory that asks for MIG."""
+    asked = {"gpusmith_gpu_sharing": "mig", "gpusmith_gpu_mig_profile": "3g.40gb"}
+    return sharing(ready_lab, tmp_path_factory.mktemp("mig"), **asked)
 
 
 def asks_for(count: int, name: str, image: str) -> dict[str, Any]:
@@ -77,19 +89,25 @@ def test_site_says_that_it_keeps_what_serves(ready_lab: Lab, eyes: Eyes, holder:
     assert len(layouts(ready_lab)) == 3
 
 
-def test_check_mode_shows_the_plan_and_changes_nothing(ready_lab: Lab, eyes: Eyes, holder: str) -> None:
+def test_check_mode_shows_the_plan_and_changes_nothing(
+    ready_lab: Lab, eyes: Eyes, divided: Path, holder: str
+) -> None:
     before = eyes.nodes()[NODE]
-    ended = ready_lab.playbook(*WORDS, "--check")
+    ended = ready_lab.playbook(*WORDS, "--check", inventory=divided)
     assert ended.status == 0, str(ended)
-    assert re.search(rf"1 +{NODE} +change +time-slicing-{SHARES} +whole +4", ended.output), str(ended)
+    assert re.search(rf"1 +{NODE} +change +time-slicing-{SHARES} +{re.escape(MIG)} +4", ended.output), str(
+        ended
+    )
     assert f"'{NAMESPACE}/{holder}'" in ended.output, str(ended)
     after = eyes.nodes()[NODE]
     assert (after["spec"], after["metadata"]["labels"]) == (before["spec"], before["metadata"]["labels"])
 
 
-def test_a_layout_waits_for_pods_and_a_killed_run_goes_on(ready_lab: Lab, eyes: Eyes, holder: str) -> None:
+def test_a_layout_waits_for_pods_and_a_killed_run_goes_on(
+    ready_lab: Lab, eyes: Eyes, divided: Path, holder: str
+) -> None:
     services, others = ready_lab.service_starts("gpu-1"), plugin_pods(ready_lab, "gpu-1")
-    run = start(ready_lab, ready_lab.inventory, *WORDS)
+    run = start(ready_lab, divided, *WORDS)
     wait_state(eyes, run, NODE, ["draining"])
     site = ready_lab.site("-l", NODE)
     assert site.status != 0, str(site)
@@ -98,28 +116,64 @@ def test_a_layout_waits_for_pods_and_a_killed_run_goes_on(ready_lab: Lab, eyes: 
     workers = run.kill()
     refused = ready_lab.site("-l", NODE)
     assert "playbooks/change_layout.yml" in refused.output, str(refused)
-    run = start(ready_lab, ready_lab.inventory, *WORDS)
+    run = start(ready_lab, divided, *WORDS)
     wait_state(eyes, run, NODE, ["draining"])
     ready_lab.kubectl("delete", "pod", holder, "--namespace", NAMESPACE)
     wait_state(eyes, run, NODE, [State.VALIDATING])
     workers |= run.kill()
-    ended = start(ready_lab, ready_lab.inventory, *WORDS).ended()
+    ended = start(ready_lab, divided, *WORDS).ended()
     wait_gone(workers)
     assert ended.status == 0, str(ended)
     node = eyes.nodes()[NODE]
     assert state_of(node) == "done"
     assert not node["spec"].get("unschedulable")
-    assert LAYOUT_LABEL not in node["metadata"]["labels"]
-    assert node["status"]["allocatable"][GPU_RESOURCE] == "4"
-    assert node["status"]["allocatable"].get(SHARE_RESOURCE, "0") == "0"
-    assert "layout" not in stamp_of(node)
-    assert layouts(ready_lab) == [], "no node has that layout any more"
+    assert node["metadata"]["labels"][LAYOUT_LABEL] == MIG
+    assert offered(node) == {INSTANCE: INSTANCES}
+    assert stamp_of(node)["layout"] == MIG
+    assert len(layouts(ready_lab)) == 2, "no node has the former one any more"
     assert (ready_lab.service_starts("gpu-1"), plugin_pods(ready_lab, "gpu-1")) == (services, others)
-    again = ready_lab.playbook(*WORDS)
+    again = ready_lab.playbook(*WORDS, inventory=divided)
     assert again.status == 0, str(again)
     assert not any(row["changed"] for row in again.recap().values()), str(again)
     site = ready_lab.site_ok("-l", NODE)
     assert not site.recap()[NODE]["changed"], str(site)
+
+
+def test_instances_come_back_with_the_machine_and_are_put_right(ready_lab: Lab, divided: Path) -> None:
+    before = {NODE: ready_lab.boots()[NODE]}
+    ready_lab.gpulab("reboot", NODE)
+    ready_lab.wait_allocatable({NODE: INSTANCES}, 180, rebooted_since=before)
+    ready_lab.validate_nodes("--limit", NODE, inventory=divided).assert_passed()
+    ready_lab.on(NODE, "nvidia-smi mig -i 1 -dci && nvidia-smi mig -i 1 -dgi")
+    broken = ready_lab.validate_nodes("--limit", NODE, inventory=divided)
+    # The CDI specification still has its devices.
+    found = {row["id"]: row for row in broken.failed()}
+    assert set(found) == {"nodes.gpu-layout", "nodes.cdi"}, str(broken.ended)
+    assert "GPU 1" in found["nodes.gpu-layout"]["cause"]
+    assert "playbooks/change_layout.yml" in found["nodes.gpu-layout"]["next_step"]
+    repaired = ready_lab.playbook(*WORDS, inventory=divided)
+    assert repaired.status == 0, str(repaired)
+    ready_lab.wait_allocatable({NODE: INSTANCES}, 60)
+
+
+def test_gpus_are_whole_again_and_nothing_of_it_is_left(ready_lab: Lab, eyes: Eyes) -> None:
+    back = ready_lab.playbook(*WORDS)
+    assert back.status == 0, str(back)
+    node = eyes.nodes()[NODE]
+    assert LAYOUT_LABEL not in node["metadata"]["labels"]
+    assert offered(node) == {GPU_RESOURCE: 4}
+    assert "layout" not in stamp_of(node)
+    assert layouts(ready_lab) == [], "no node has such a layout any more"
+    left = f"ls {FILE} 2>/dev/null; systemctl list-unit-files --no-legend '{UNIT}*'; nvidia-smi -L | grep MIG || true"
+    assert ready_lab.on(NODE, left) == ""
+    site = ready_lab.site_ok("-l", NODE)
+    assert not site.recap()[NODE]["changed"], str(site)
+
+
+def offered(node: Mapping[str, Any]) -> dict[str, int]:
+    """What pods can get of a node's GPUs."""
+    counts = {name: int(count) for name, count in node["status"]["allocatable"].items() if is_gpu(name)}
+    return {name: count for name, count in counts.items() if count}
 
 
 def plugin_pods(lab: Lab, node: str) -> list[str]:
