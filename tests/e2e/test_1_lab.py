@@ -10,6 +10,7 @@ import pytest
 from tests.e2e.harness import Lab
 
 
+@pytest.mark.rare
 def test_up_after_killed_ups(lab: Lab, keep_lab: bool) -> None:
     if keep_lab:
         pytest.skip("E2E_KEEP_LAB: the lab is not to be killed")

@@ -197,6 +197,7 @@ AS_BEFORE = (
 )
 
 
+@pytest.mark.rare
 def test_a_node_whose_kubelet_no_package_owns_is_refused_by_what_runs(ready_lab: Lab) -> None:
     show = "sha256sum /etc/kubernetes/kubelet.conf.d/* /etc/systemd/system/kubelet.service.d/*; dpkg-query -W; apt-mark showhold"
     name, gpus = "gpu-2", {"gpu-2": 4}

@@ -118,6 +118,7 @@ def device_plugins(lab: Lab) -> dict[str, str]:
     return {pod["spec"]["nodeName"]: pod["metadata"]["name"] for pod in listed["items"]}
 
 
+@pytest.mark.rare
 def test_a_device_plugin_that_lost_its_file_is_restarted_and_pods_keep_their_gpus(
     ready_lab: Lab, pods: Mapping[str, dict[int, int]]
 ) -> None:

@@ -48,7 +48,7 @@ FAULTS = {
 ROUNDS = [
     ("driver-library-mismatch", "xid"),
     ("gpu-lost", "driver-not-loaded"),
-    ("fabric-manager-down", "ecc-uncorrectable"),
+    pytest.param(("fabric-manager-down", "ecc-uncorrectable"), marks=pytest.mark.rare),
 ]
 
 
