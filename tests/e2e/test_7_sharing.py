@@ -164,7 +164,8 @@ def test_gpus_are_whole_again_and_nothing_of_it_is_left(ready_lab: Lab, eyes: Ey
     assert offered(node) == {GPU_RESOURCE: 4}
     assert "layout" not in stamp_of(node)
     assert layouts(ready_lab) == [], "no node has such a layout any more"
-    left = f"ls {FILE} 2>/dev/null; systemctl list-unit-files --no-legend '{UNIT}*'; nvidia-smi -L | grep MIG || true"
+    looks = f"ls {FILE}; systemctl list-unit-files --no-legend '{UNIT}*'; nvidia-smi -L | grep MIG"
+    left = f"{{ {looks}; }} 2>/dev/null || true"
     assert ready_lab.on(NODE, left) == ""
     site = ready_lab.site_ok("-l", NODE)
     assert not site.recap()[NODE]["changed"], str(site)
