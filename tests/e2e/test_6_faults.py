@@ -315,6 +315,7 @@ def test_the_next_step_of_a_finding_repairs_it(ready_lab: Lab) -> None:
     ready_lab.validate_nodes("--limit", SECOND).assert_passed()
 
 
+@pytest.mark.rare
 def test_edits_in_the_cluster_are_named_and_taken_back(ready_lab: Lab) -> None:
     plugin = ("-n", "gpusmith-system", "daemonset/nvidia-device-plugin")
     config = "/var/lib/kubelet/config.yaml"
