@@ -15,7 +15,6 @@ from gpusmith.change.budget import Rules
 from gpusmith.cluster.api import Object
 from gpusmith.cluster.stamps import LAYOUT
 from gpusmith.expect import mig
-from gpusmith.expect.wanted import all_models
 from gpusmith.node.records import parse
 from gpusmith.relayout import plan as plans
 from gpusmith.wanted import layouts
@@ -67,8 +66,7 @@ def _astray(wanted: NodeWanted, node: Object, record: Mapping[str, Any]) -> str:
     """How a machine's GPUs are divided in another way than its Node says; nothing of one that was not looked at."""
     if not record:
         return ""
-    model = all_models(wanted).get(wanted.gpu_model)
-    want = mig.wanted(wanted.name, layouts.of_node(node), model, ignored=wanted.gpus_ignored)
+    want = mig.wanted(wanted, layouts.of_node(node))
     return "; ".join(
         problem.cause.removeprefix(f"Node '{wanted.name}': ") for problem in mig.problems(parse(record), want)
     )

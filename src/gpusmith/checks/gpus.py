@@ -12,7 +12,6 @@ from gpusmith.checks.evidence import count_evidence
 from gpusmith.checks.findings import CannotAsk, NotApplicable
 from gpusmith.checks.register import check
 from gpusmith.data.models import Model
-from gpusmith.data.operands import DEVICE_PLUGIN
 from gpusmith.expect import gpus, mig, versions
 from gpusmith.expect.wanted import all_models
 from gpusmith.node.facts import RESET_STEP, Fleet, NodeFacts, need_answers
@@ -259,10 +258,7 @@ def gpu_model(facts: NodeFacts) -> list[Problem]:
 )
 def gpu_layout(facts: NodeFacts) -> list[Problem]:
     """NVML and the file that boots go by say what the node's layout asks for."""
-    host = facts.host
-    ours = DEVICE_PLUGIN in host.operands.ours
-    want = mig.wanted(host.name, host.layout, all_models(host).get(host.gpu_model), ours, host.gpus_ignored)
-    problems = mig.problems(facts.record, want)
+    problems = mig.problems(facts.record, mig.wanted(facts.host, facts.host.layout))
     if not problems:
         need_answers(facts)
     return problems

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from gpusmith.data import mig
 from gpusmith.data.mig import Placement
-from gpusmith.data.models import Model
-from gpusmith.errors import InputError
+from gpusmith.data.operands import DEVICE_PLUGIN
 from gpusmith.expect import steps
-from gpusmith.probe.layout import GpuLayout
+from gpusmith.probe.layout import PATH, GpuLayout
 from gpusmith.probe.nvml import Gpu
 from gpusmith.probe.record import Record
 from gpusmith.problems import Problem
+from gpusmith.wanted import layouts
 from gpusmith.wanted.layouts import Layout
+from gpusmith.wanted.node import NodeWanted
 
-FILE = "/etc/gpusmith/gpu-layout.json"
-"""By which a boot divides GPUs; playbooks/change_layout.yml writes it."""
+FILE = PATH
 UNIT = "gpusmith-gpu-layout"
 PENDING = "will be in MIG mode after its next reset"
 
@@ -92,29 +91,19 @@ class Wanted:
         )
 
 
-def wanted(
-    node: str, layout: Layout, model: Model | None, ours: bool = True, ignored: tuple[str, ...] = ()
-) -> Wanted:
-    """What is to be.
-
-    Args:
-        node: as of Wanted.
-        layout: as of Wanted.
-        model: of the GPUs.
-        ours: as of Wanted.
-        ignored: as of Wanted.
+def wanted(host: NodeWanted, layout: Layout) -> Wanted:
+    """What is to be on a host's machine with a layout, its inventory's or its Node's.
 
     Raises:
-        InputError: GPUs of the model cannot be divided so, or nothing is known of it.
+        InputError: GPUs of its model cannot be divided so, or nothing is known of it.
     """
-    if not layout.profile:
-        return Wanted(node, layout, (), ours)
-    gpu = mig.of_model(model) if model else None
-    if gpu is None:
-        raise InputError(
-            f"How MIG divides the GPUs of '{node}' is not known.", "Look at 'gpusmith_gpu_model'."
-        )
-    return Wanted(node, layout, mig.place([layout.profile] * layout.shares, gpu), ours, ignored)
+    return Wanted(
+        host.name,
+        layout,
+        layouts.placements(layout, host.gpu_model, host.gpu_models),
+        DEVICE_PLUGIN in host.operands.ours,
+        host.gpus_ignored,
+    )
 
 
 def problems(record: Record, want: Wanted) -> list[Problem]:

@@ -16,6 +16,7 @@ from gpusmith.change.protocol import ChangeFailed, InUse, Words
 from gpusmith.cluster import stamps
 from gpusmith.data.operands import FEATURE_DISCOVERY
 from gpusmith.errors import GpusmithError, ToolError
+from gpusmith.expect import mig
 from gpusmith.names import LAYOUT_CHANGE, LAYOUT_LABEL
 from gpusmith.suite.maintenance import Maintenance
 from gpusmith.upgrade.proof import PRECHECK_TIERS, Validation, failed
@@ -155,11 +156,9 @@ class LayoutChange:
 
     def _divided(self, layout: Layout, look: bool = False) -> Mapping[str, Any]:
         """What is done, or would be, for the GPUs to be divided as a layout has it."""
-        of = self.wanted
-        placed = layouts.placements(layout, of.gpu_model, of.gpu_models)
-        nvml, starts = placed[0].profile.nvml if placed else "", [part.start for part in placed]
-        wanted = {"profile": layout.profile, "nvml": nvml, "starts": starts} if placed else {}
-        answer = self.divide({"layout": wanted, "ignored": list(of.gpus_ignored)}, look)
+        file = mig.wanted(self.wanted, layout).file
+        asked = {name: getattr(file, name) for name in ("profile", "nvml", "starts")} if file else {}
+        answer = self.divide({"layout": asked, "ignored": list(self.wanted.gpus_ignored)}, look)
         if answer.get("failed"):
             kind = InUse if answer.get("in_use") else ChangeFailed
             raise kind(

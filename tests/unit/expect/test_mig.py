@@ -8,7 +8,6 @@ import pytest
 
 from gpusmith.errors import InputError
 from gpusmith.expect import mig
-from gpusmith.expect.wanted import all_models
 from gpusmith.node.records import parse
 from gpusmith.problems import Problem
 from gpusmith.wanted.layouts import WHOLE, Layout, instances
@@ -16,12 +15,11 @@ from tests.unit.hosts import UUIDS, make_host
 from tests.unit.records import divided_record, healthy_record
 
 HALVES = instances("3g.40gb", 2)
-MODEL = all_models(make_host())["h100-sxm"]
 STEP = "'ansible-playbook -i INVENTORY playbooks/change_layout.yml -l gpu-1'"
 
 
-def found(record: dict[str, Any], layout: Layout = HALVES, ours: bool = True) -> list[Problem]:
-    return mig.problems(parse(record), mig.wanted("gpu-1", layout, MODEL, ours))
+def found(record: dict[str, Any], layout: Layout = HALVES, **changes: Any) -> list[Problem]:
+    return mig.problems(parse(record), mig.wanted(make_host(**changes), layout))
 
 
 def test_gpus_that_are_divided_as_asked_pass() -> None:
@@ -34,7 +32,7 @@ def test_gpus_that_are_divided_as_asked_pass() -> None:
 
 
 def test_every_layout_that_a_model_can_have_is_taken_as_it_is_placed() -> None:
-    want = mig.wanted("gpu-1", instances("1g.10gb+me", 1), MODEL)
+    want = mig.wanted(make_host(), instances("1g.10gb+me", 1))
     record = divided_record()
     for gpu in record["nvml"]["gpus"]:
         gpu["instances"] = [
@@ -112,7 +110,7 @@ def test_whole_gpus_are_in_no_mig_mode() -> None:
     (problem,) = found(record, WHOLE)
     assert "is in MIG mode, with 3_SLICE at 0, 3_SLICE at 4, it is to be whole." in problem.cause
     assert STEP in problem.next_step
-    (problem,) = found(record, WHOLE, ours=False)
+    (problem,) = found(record, WHOLE, gpu_operands_device_plugin="existing")
     assert "'nvidia-smi -i 1 -mig 0'" in problem.next_step
 
 
@@ -135,8 +133,8 @@ def test_what_a_boot_would_make_is_compared(layout: Layout, file: Any, says: str
 
 
 def test_a_model_of_which_nothing_is_known_cannot_be_judged() -> None:
-    with pytest.raises(InputError, match="How MIG divides the GPUs of 'gpu-1' is not known"):
-        mig.wanted("gpu-1", HALVES, None)
+    with pytest.raises(InputError, match="No MIG profiles are known of GPU model 't4'"):
+        mig.wanted(make_host(gpusmith_gpu_model="t4"), HALVES)
 
 
 def test_only_what_others_divided_is_refused() -> None:
@@ -159,6 +157,5 @@ def test_a_boot_goes_by_the_file_only_with_its_unit() -> None:
 
 
 def test_gpus_that_the_inventory_leaves_out_since_are_no_matter_of_memory() -> None:
-    want = mig.wanted("gpu-1", HALVES, MODEL, ignored=("10DE:1fb0",))
-    (problem,) = mig.problems(parse(divided_record()), want)
+    (problem,) = found(divided_record(), gpusmith_gpus_ignored=["10DE:1fb0"])
     assert "are to be 3g.40gb (3_SLICE) at 0, 4, but for 10de:1fb0" in problem.cause

@@ -17,6 +17,7 @@ from gpusmith.partition.gpu import Gpu
 from gpusmith.partition.problem import PartitionError
 from gpusmith.probe import layout, library, nvml, usage
 from gpusmith.probe.layout import GpuLayout
+from gpusmith.wanted.layouts import instances
 
 HALVES = GpuLayout(profile="3g.40gb", nvml="3_SLICE", starts=(0, 4))
 USED = pynvml.NVML_ERROR_IN_USE
@@ -185,7 +186,9 @@ def test_what_went_wrong_is_json_with_a_next_step(
     )
 
 
-@pytest.mark.parametrize(("words", "marks"), [([], ["mig-1x1g.10gb.me"]), (["--check"], ["old"])])
+@pytest.mark.parametrize(
+    ("words", "marks"), [([], [instances("1g.10gb+me", 1).label]), (["--check"], ["old"])]
+)
 def test_the_device_plugin_is_told_when_gpus_are_divided(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str], marks: list[str]
 ) -> None:
