@@ -11,12 +11,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from gpulab.simgpu import packages
-from gpulab.simgpu.hardware import describe
-from simgpu import driver, paths, pci
+from simgpu import paths
 from simgpu.hardware import Machine
 from simgpu.state import State
 
@@ -29,6 +28,7 @@ from tests.integration.simgpu.conftest import libraries as libraries
 from tests.integration.simgpu.conftest import node as node
 from tests.integration.simgpu.test_mig import capabilities
 from tests.integration.simgpu.test_mig import kernel_program as kernel_program
+from tests.unit.simgpu.conftest import powered_on
 
 HEAD = """
 import sys
@@ -49,14 +49,7 @@ run.MARKS = run.Path({root!r}) / "marks"
 @pytest.fixture
 def machine(request: pytest.FixtureRequest, kernel: None) -> Machine:
     """A machine with two GPUs of a model, no driver loaded."""
-    content = cast(Machine, describe(getattr(request, "param", "h100-sxm"), 2, "gpu-1"))
-    paths.HARDWARE.write_text(json.dumps(content))
-    for gpu in content["gpus"]:
-        pci.add_gpu(content, gpu["pci"])
-    for switch in content["nvswitches"]:
-        pci.add_switch(switch["pci"], switch["device_id"])
-    driver.fresh_state(content).save()
-    return content
+    return powered_on(getattr(request, "param", "h100-sxm"), 2)
 
 
 @dataclass

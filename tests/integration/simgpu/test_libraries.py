@@ -117,16 +117,21 @@ print(json.dumps(answers))
     assert 0 not in node.python(code)
 
 
-SETTINGS = """
-import json, pynvml as n
-n.nvmlInit()
-h = n.nvmlDeviceGetHandleByIndex(1)
+CODE = """
 def code(f, *a):
     try:
         f(*a)
     except n.NVMLError as error:
         return error.value
     return 0
+"""
+"""What a call of NVML answers, as a number."""
+
+SETTINGS = f"""
+import json, pynvml as n
+{CODE}
+n.nvmlInit()
+h = n.nvmlDeviceGetHandleByIndex(1)
 print(json.dumps([
     [code(n.nvmlDeviceSetPowerManagementLimit, h, watts * 1000) for watts in (100, 500, 701)],
     code(n.nvmlDeviceSetPersistenceMode, h, 1),

@@ -15,22 +15,17 @@ from simgpu import procfs
 from simgpu.state import State
 
 from gpusmith.paths import repo_root
-from tests.integration.simgpu.test_libraries import CUDA, completed
+from tests.integration.simgpu.test_libraries import CODE, CUDA, completed
 from tests.unit.simgpu.conftest import PLACES
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may change settings")
 Smi = Callable[..., tuple[int, str]]
 
-HEAD = """
+HEAD = f"""
 import ctypes, json, pynvml as n
+{CODE}
 n.nvmlInit()
 h = n.nvmlDeviceGetHandleByIndex(min(1, n.nvmlDeviceGetCount() - 1))
-def code(f, *a):
-    try:
-        f(*a)
-    except n.NVMLError as error:
-        return error.value
-    return 0
 def placements(id):
     count = ctypes.c_uint()
     n.nvmlDeviceGetGpuInstancePossiblePlacements(h, id, None, ctypes.byref(count))

@@ -44,7 +44,12 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def machine(kernel: None) -> Machine:
     """An HGX machine with four GPUs on its PCI tree, no driver loaded."""
-    content = cast(Machine, describe("h100-sxm", 4, "gpu-1"))
+    return powered_on("h100-sxm", 4)
+
+
+def powered_on(model: str, gpus: int) -> Machine:
+    """A machine with so many GPUs of a model, no driver loaded; with fixture 'kernel'."""
+    content = cast(Machine, describe(model, gpus, "gpu-1"))
     paths.HARDWARE.write_text(json.dumps(content))
     for gpu in content["gpus"]:
         pci.add_gpu(content, gpu["pci"])
