@@ -23,7 +23,6 @@ def short_waits(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(monitoring, name, 0)
     patch.setattr(board, "TICK_S", 0.01)
     patch.setattr(oversubscription, "STAYS_PENDING_S", 0.05)
-    patch.setattr(oversubscription, "PENDING_WAIT_S", 0.5)
     patch.setattr(node, "OTHERS_WAIT_S", 0.1)
     patch.setattr(node, "OTHERS_TICK_S", 0.02)
 
