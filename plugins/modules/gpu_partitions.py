@@ -42,6 +42,7 @@ simulated: {type: bool, returned: success, description: Whether the GPUs are sim
 """
 
 import base64
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -128,11 +129,12 @@ class Partitions:
     def divide(self, paths: List[Path]) -> Dict[str, Any]:
         """Write the files, and divide the GPUs. Where nobody could touch a GPU, new files go again."""
         self._before, self._begun = read(FILE), True
-        for path in paths:
-            if path == PROGRAM:
-                self._install()
-            else:
-                put(path, self._files[path], 0o644)
+        try:
+            for path in paths:
+                put(path, self._program if path == PROGRAM else self._files[path], 0o644)
+        except OSError:
+            self._undo()
+            raise
         if UNITS / UNIT in paths or not self.enabled():
             self._systemctl("enable", "--no-reload", UNIT)
             self._systemctl("daemon-reload")
@@ -183,14 +185,8 @@ class Partitions:
         put(FILE, None)
         for folder in (PROGRAM.parent, FILE.parent):
             if folder.is_dir() and not list(folder.iterdir()):
-                folder.rmdir()
-
-    def _install(self) -> None:
-        PROGRAM.parent.mkdir(parents=True, exist_ok=True)
-        temporary = PROGRAM.with_name("." + PROGRAM.name + ".new")
-        temporary.write_bytes(self._program)
-        temporary.chmod(0o644)
-        temporary.replace(PROGRAM)
+                with contextlib.suppress(OSError):  # such as a mount of its own
+                    folder.rmdir()
 
     def _run(self, program: Path, *words: str) -> Dict[str, Any]:
         """The program's result."""
@@ -235,6 +231,15 @@ def main() -> None:
         supports_check_mode=True,
     )
     module.run_command_environ_update = {"LC_ALL": "C", "LANGUAGE": "C"}
+    try:
+        _change(module)
+    except OSError as error:
+        module.fail_json(
+            msg="'{}': {}".format(error.filename or "a file", error.strerror or error), done=[], in_use=False
+        )
+
+
+def _change(module: Any) -> None:
     partitions = Partitions(module)
     result = partitions.plan()
     paths = partitions.paths()

@@ -60,10 +60,12 @@ def _not_by_mig(values: Values) -> Refusal | None:
         return Refusal(
             f"'{SHARING}' is '{MIG}', and '{PROFILE}' is not set.", f"Set it, such as '{PROFILE}: 3g.40gb'."
         )
+    if not isinstance(model, str) or not isinstance(profile, str):
+        return None  # refused for its type
     if has_open(model) or has_open(profile) or has_open(own):
         return None  # a template: the play looks at it again
     try:
-        by_mig(str(profile), str(model), own if isinstance(own, Mapping) else {})
+        by_mig(profile, model, own if isinstance(own, Mapping) else {})
     except InputError as error:
         return Refusal(f"'{PROFILE}': {error.message}", error.hint)
     return None

@@ -42,6 +42,8 @@ def test_refused(values: dict[str, Any], says: str) -> None:
         {**SHARED, "gpusmith_gpu_shares": 4},
         MIG,
         {**MIG, "gpusmith_gpu_model": "{{ its_model }}"},
+        {**MIG, "gpusmith_gpu_mig_profile": 2},  # whose type is refused
+        {**MIG, "gpusmith_gpu_mig_profile": ["3g.40gb"]},
         {"gpusmith_gpu_sharing": "none", "gpusmith_gpu_shares": 4},  # a group that is let out
         {"gpusmith_gpu_sharing": "none", "gpu_operands_device_plugin": "existing"},
         {"kubernetes_node_labels": {"team": "a"}},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -216,6 +217,32 @@ def test_a_node_whose_gpus_nobody_could_touch_is_as_it_was(machine: Machine, bef
     assert machine.files() == (ALL if before else [])
     if before:
         assert layout.parse(machine.file.read_text()).profile == "1g.10gb"
+
+
+@pytest.mark.parametrize("before", [{}, SEVENTHS])
+def test_a_machine_without_room_for_a_file_is_as_it_was(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, before: dict[str, Any]
+) -> None:
+    if before:
+        machine.run(before)
+        gpu_partitions.PROGRAM.unlink()
+    put = gpu_partitions.put
+
+    def full(path: Path, text: Any, *mode: int) -> None:
+        if path == gpu_partitions.PROGRAM and text is not None:
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        put(path, text, *mode)
+
+    monkeypatch.setattr(gpu_partitions, "put", full)
+    gpus = machine.gpus
+    with pytest.raises(Failed, match=r"^'.*/gpu-layout\.pyz': No space left on device$"):
+        machine.run(HALVES)
+    assert (machine.ended["done"], machine.ended["in_use"]) == ([], False)
+    assert machine.gpus == gpus
+    if before:
+        assert layout.parse(machine.file.read_text()).profile == "1g.10gb"
+    else:
+        assert machine.files() == []
 
 
 def test_a_specification_of_the_toolkits_own_unit_is_made_anew_before_ours(machine: Machine) -> None:
