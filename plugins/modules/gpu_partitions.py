@@ -235,7 +235,7 @@ def main() -> None:
         _change(module)
     except OSError as error:
         module.fail_json(
-            msg="'{}': {}".format(error.filename or "a file", error.strerror or error), done=[], in_use=False
+            msg="'{}': {}.".format(error.filename or "a file", error.strerror or error), done=[], in_use=False
         )
 
 

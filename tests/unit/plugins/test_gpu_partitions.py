@@ -235,7 +235,7 @@ def test_a_machine_without_room_for_a_file_is_as_it_was(
 
     monkeypatch.setattr(gpu_partitions, "put", full)
     gpus = machine.gpus
-    with pytest.raises(Failed, match=r"^'.*/gpu-layout\.pyz': No space left on device$"):
+    with pytest.raises(Failed, match=r"^'.*/gpu-layout\.pyz': No space left on device\.$"):
         machine.run(HALVES)
     assert (machine.ended["done"], machine.ended["in_use"]) == ([], False)
     assert machine.gpus == gpus
