@@ -74,6 +74,8 @@ PROGRAMS = "gpusmith-programs"
 
 MONITORING = "monitoring"
 """Tier of the suite, and beginning of the ids of its checks: they judge what watches a node, so that no stamp depends on them."""
+OF_TEAMS = frozenset({"cluster.gpu-quotas", "cluster.gpu-limit-ranges"})
+"""Checks that judge what teams may have, and no node: no stamp depends on them."""
 RESULTS_SCHEMA = "gpusmith.results/1"
 """Schema of results.json, which the suite writes and stamps are made of."""
 EVIDENCE_SCHEMA = "gpusmith.evidence/1"

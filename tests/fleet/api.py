@@ -190,6 +190,8 @@ class Fleet:
             "/apis/node.k8s.io/v1/runtimeclasses": (1, lambda _: RUNTIME_CLASS),
             "/apis/apps/v1/daemonsets": (0, str),
             "/api/v1/namespaces": (0, str),
+            "/api/v1/resourcequotas": (0, str),
+            "/api/v1/limitranges": (0, str),
         }
         if path not in lists or path in self.refused:
             return None

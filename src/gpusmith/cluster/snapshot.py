@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from gpusmith.cluster import dra, managed_fields, operands
-from gpusmith.cluster.api import FORBIDDEN, ApiRefused, Object
+from gpusmith.cluster.api import FORBIDDEN, ApiRefused, Cut, Object
 from gpusmith.cluster.holders import finished
 from gpusmith.cluster.lists import Lists
 from gpusmith.cluster.views import NODES, PODS, NodeView, view_of
@@ -19,6 +20,9 @@ from gpusmith.plain import Shared
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 
 CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
+QUOTAS, LIMIT_RANGES = "/api/v1/resourcequotas", "/api/v1/limitranges"
+GPU_RESOURCES = "nvidia.com/"
+"""Beginning of the names of what GPU nodes offer: GPUs, shares, MIG instances."""
 OPERANDS_WAIT_S = 60.0
 OPERANDS_TICK_S = 3.0
 
@@ -32,12 +36,16 @@ class Snapshot:
         runtime_classes: handlers by name.
         system_pods: unfinished pods of the operands' namespaces, wherever they are, also nowhere yet.
         foreign_fields: by title of a DaemonSet or RuntimeClass, whosever it is, what site.yml did not set in it.
+        resource_quotas: those that name GPUs, with namespace, name and as much of them as does; None if they may not be listed.
+        limit_ranges: the same of LimitRanges.
     """
 
     nodes: Mapping[str, NodeView]
     runtime_classes: Mapping[str, str]
     system_pods: tuple[Object, ...] = field(default=(), repr=False)
     foreign_fields: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
+    resource_quotas: tuple[Object, ...] | None = ()
+    limit_ranges: tuple[Object, ...] | None = ()
 
     @cached_property
     def ready_operands(self) -> frozenset[tuple[str, str]]:
@@ -60,7 +68,7 @@ class Snapshot:
 
 
 def take(cluster: Lists, operands_namespaces: Mapping[str, str], ours: bool = True) -> Snapshot:
-    """Four lists, and two of Dynamic Resource Allocation where it is served, however many nodes there are.
+    """Six lists, and two of Dynamic Resource Allocation where it is served, however many nodes there are.
 
     Args:
         cluster: the API.
@@ -91,7 +99,7 @@ def take(cluster: Lists, operands_namespaces: Mapping[str, str], ours: bool = Tr
         where = (pod.get("spec") or {}).get("nodeName")
         if where in pods:
             pods[where].append(pod)
-    classes = cluster.items(CLASSES, _fields) if ours else _if_allowed(cluster, CLASSES)
+    classes = cluster.items(CLASSES, _fields) if ours else _if_allowed(cluster, CLASSES, _fields) or []
     foreign_fields = {
         managed_fields.title(kind, row["metadata"]["name"], row["metadata"].get("namespace", "")): fields
         for kind, rows in (
@@ -106,7 +114,15 @@ def take(cluster: Lists, operands_namespaces: Mapping[str, str], ours: bool = Tr
         name: view_of(node, pods[name], operands_namespaces[name], claims) for name, node in nodes.items()
     }
     handlers = {row["metadata"]["name"]: str(row.get("handler")) for row in classes}
-    return Snapshot(views, handlers, tuple(system_pods), foreign_fields)
+    quotas, ranges = _if_allowed(cluster, QUOTAS, _quota), _if_allowed(cluster, LIMIT_RANGES, _limit_range)
+    return Snapshot(
+        views,
+        handlers,
+        tuple(system_pods),
+        foreign_fields,
+        None if quotas is None else tuple(quotas),
+        None if ranges is None else tuple(ranges),
+    )
 
 
 def _fields(found: Object) -> Object:
@@ -119,14 +135,49 @@ def _fields(found: Object) -> Object:
     return {"metadata": metadata, **({"handler": found["handler"]} if "handler" in found else {})}
 
 
-def _if_allowed(cluster: Lists, path: str) -> list[Object]:
-    """A list that no check fails without."""
+def _of_gpus(found: Object, **spec: Any) -> Object | None:
+    """An object of a namespace with a part of its spec, if there is one."""
+    metadata = {name: found["metadata"][name] for name in ("namespace", "name")}
+    return {"metadata": metadata, "spec": spec} if any(spec.values()) else None
+
+
+def _quota(found: Object) -> Object | None:
+    hard = (found.get("spec") or {}).get("hard") or {}
+    return _of_gpus(
+        found,
+        hard={
+            key: str(value)
+            for key, value in hard.items()
+            if key.removeprefix("requests.").removeprefix("limits.").startswith(GPU_RESOURCES)
+        },
+    )
+
+
+def _limit_range(found: Object) -> Object | None:
+    rows = (found.get("spec") or {}).get("limits") or []
+    return _of_gpus(
+        found,
+        limits=[
+            row
+            for row in rows
+            if any(
+                key.startswith(GPU_RESOURCES)
+                for kind in row.values()
+                if isinstance(kind, dict)
+                for key in kind
+            )
+        ],
+    )
+
+
+def _if_allowed(cluster: Lists, path: str, cut: Cut) -> list[Object] | None:
+    """A list that no check of a node fails without; None if it is refused."""
     try:
-        return cluster.items(path, _fields)
+        return cluster.items(path, cut)
     except ApiRefused as error:
         if error.status != FORBIDDEN:
             raise
-        return []
+        return None
 
 
 def _without_bulk(found: Object) -> Object:

@@ -14,7 +14,15 @@ from gpusmith.cluster import condition
 from gpusmith.cluster.api import CONFLICT, ApiRefused, Cluster
 from gpusmith.cluster.views import NODES, node_path
 from gpusmith.errors import GpusmithError, ToolError
-from gpusmith.names import CONDITION, MONITORING, RESULTS_SCHEMA, STAMP, STAMP_MANAGER, STARTUP_TAINT
+from gpusmith.names import (
+    CONDITION,
+    MONITORING,
+    OF_TEAMS,
+    RESULTS_SCHEMA,
+    STAMP,
+    STAMP_MANAGER,
+    STARTUP_TAINT,
+)
 from gpusmith.problems import Problem
 from gpusmith.wanted import layouts
 
@@ -149,7 +157,9 @@ def _checks(results: Mapping[str, Any], host: str, watching: bool = False) -> li
     return [
         check
         for check in results.get("checks") or []
-        if check.get("target") not in others and str(check.get("id")).startswith(f"{MONITORING}.") == watching
+        if check.get("target") not in others
+        and check.get("id") not in OF_TEAMS
+        and str(check.get("id")).startswith(f"{MONITORING}.") == watching
     ]
 
 

@@ -67,6 +67,7 @@ def test_a_healthy_cluster_of_the_gpu_operator_passes(root: Path, tmp_path: Path
         assert row["id"] not in ONLY_OURS or "gpusmith did not set up this cluster" in row["cause"]
     assert {name for name, outcomes in by_check.items() if outcomes == {"passed"}} == {
         "cluster.api", "cluster.node-ready", "cluster.gpu-capacity", "cluster.gpu-owners", "cluster.operands",
+        "cluster.gpu-quotas", "cluster.gpu-limit-ranges",
     }  # fmt: skip
     assert "site.yml" not in done.stdout
     # Discovery is open to everybody.

@@ -15,7 +15,7 @@ from gpusmith.errors import ToolError
 from gpusmith.names import LAYOUT_LABEL, REPLICAS_LABEL
 from tests.authorities import authority
 from tests.fleet.prometheus import FakePrometheus, firing
-from tests.unit.checks.world import CLASSES, PODS, SETS, SLICES, World
+from tests.unit.checks.world import CLASSES, PODS, QUOTAS, RANGES, SETS, SLICES, World
 from tests.unit.hosts import UUIDS
 from tests.unit.objects import gpu_slice, privileged, set_by_others
 
@@ -380,6 +380,18 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
     "cluster.runtime-class": (
         Mutation(lambda world: world.lists[CLASSES].clear(), "no RuntimeClass 'nvidia'"),
         Mutation(lambda world: world.lists[CLASSES][0].update(handler="runc"), "handler 'runc'"),
+    ),
+    "cluster.gpu-quotas": (
+        Mutation(
+            lambda world: world.lists[QUOTAS][0]["spec"]["hard"].update({"limits.nvidia.com/gpu": "4"}),
+            "limits 'limits.nvidia.com/gpu' to 4, which Kubernetes accepts and never enforces",
+        ),
+    ),
+    "cluster.gpu-limit-ranges": (
+        Mutation(
+            lambda world: world.lists[RANGES][0]["spec"]["limits"][0].update(default={"nvidia.com/gpu": "2"}),
+            "gives 2 'nvidia.com/gpu' to each container that asks for none",
+        ),
     ),
     "cluster.leftovers": (Mutation(_stuck, "a finalizer"),),
     "cluster.node-ready": (

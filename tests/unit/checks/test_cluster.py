@@ -333,6 +333,8 @@ def judged(
         "/api/v1/pods": pods,
         "/apis/node.k8s.io/v1/runtimeclasses": classes,
         "/apis/apps/v1/daemonsets": daemonsets,
+        "/api/v1/resourcequotas": [],
+        "/api/v1/limitranges": [],
     }
 
     class Api:
@@ -365,7 +367,7 @@ def test_what_others_set_in_our_operands_is_named_with_what_to_do(host: MakeHost
         plugin: ["spec.x", "spec.y"],
         "RuntimeClass 'nvidia'": ["spec.z"],
     }
-    assert len(asked) == len(set(asked)) == 4
+    assert len(asked) == len(set(asked)) == 6
 
 
 def test_what_is_not_ours_may_be_as_it_is(host: MakeHost) -> None:

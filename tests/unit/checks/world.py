@@ -32,6 +32,7 @@ NODES, PODS, CLASSES, SETS = (
     "/apis/apps/v1/daemonsets",
 )
 IN_PODS = repo_root() / "validation" / "workloads" / "programs"
+QUOTAS, RANGES = "/api/v1/resourcequotas", "/api/v1/limitranges"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
 
@@ -49,6 +50,10 @@ def _operand(name: str, place: str) -> Json:
     return found
 
 
+def _limits(name: str, **spec: Any) -> Json:
+    return {"metadata": {"namespace": "team", "name": name}, "spec": spec}
+
+
 def _lists() -> dict[str, list[Json]]:
     on_nodes = [_operand(name, place) for place in NAMES for name in ON_NODE]
     return {
@@ -57,6 +62,10 @@ def _lists() -> dict[str, list[Json]]:
         CLASSES: [{"metadata": {"name": "nvidia"}, "handler": "nvidia"}],
         SETS: [],
         SLICES: [],
+        QUOTAS: [_limits("quota", hard={"requests.nvidia.com/gpu": "8", "pods": "10"})],
+        RANGES: [
+            _limits("range", limits=[{"type": "Container", "max": {"cpu": "8"}, "default": {"cpu": "1"}}])
+        ],
     }
 
 

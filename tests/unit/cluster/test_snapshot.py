@@ -28,6 +28,8 @@ def test_a_snapshot_keeps_operands_that_are_on_no_gpu_node() -> None:
         "/api/v1/pods": [waiting, done, other, copy.deepcopy(waiting)],
         "/apis/node.k8s.io/v1/runtimeclasses": [],
         "/apis/apps/v1/daemonsets": [],
+        "/api/v1/resourcequotas": [],
+        "/api/v1/limitranges": [],
     }
 
     class Api:

@@ -1,0 +1,108 @@
+"""Limits of teams on GPUs that do nothing, or more than their author thinks: Kubernetes takes them without a word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpusmith.checks.findings import CannotAsk
+from gpusmith.checks.register import check
+from gpusmith.checks.whole_cluster import WholeCluster
+from gpusmith.cluster.api import Object
+from gpusmith.cluster.snapshot import GPU_RESOURCES, Snapshot
+from gpusmith.problems import Problem
+
+REQUESTS, LIMITS = "requests.", "limits."
+
+
+def _title(found: Object) -> str:
+    return f"{found['metadata']['namespace']}/{found['metadata']['name']}"
+
+
+def _of(snapshot: Snapshot, what: str) -> tuple[Object, ...]:
+    found: tuple[Object, ...] | None = getattr(snapshot, what)
+    if found is None:
+        listed = what.replace("_", " ")
+        raise CannotAsk(
+            f"The suite's account may not list {listed}: apply validation/rbac.yml again,"
+            " or docs/rbac-any-cluster.yml where nobody set the cluster up with gpusmith."
+        )
+    return found
+
+
+@check(
+    "cluster.gpu-quotas",
+    place=32,
+    proves="each quota of GPUs is one that Kubernetes enforces",
+    fails_when="a ResourceQuota names GPUs without 'requests.', which the API server takes and never enforces",
+    do="let the quota say 'requests.nvidia.com/gpu', the only form that counts; until then the team has no limit",
+    per_node=False,
+    evidence=lambda facts: {
+        "quotas": {_title(row): row["spec"]["hard"] for row in facts.snapshot.resource_quotas or ()}
+    },
+)
+def gpu_quotas(facts: WholeCluster) -> list[Problem]:
+    """Keys of extended resources count with 'requests.' alone (Kubernetes 1.36, pkg/quota/v1/evaluator/core/pods.go)."""
+    problems = []
+    for quota in _of(facts.snapshot, "resource_quotas"):
+        namespace, name = quota["metadata"]["namespace"], quota["metadata"]["name"]
+        hard = quota["spec"]["hard"]
+        for key, value in sorted(hard.items()):
+            right = REQUESTS + key.removeprefix(LIMITS)
+            # Beside the right one, with the same number, it does no harm.
+            if key.startswith(REQUESTS) or hard.get(right) == value:
+                continue
+            problems.append(
+                Problem(
+                    f"Quota '{namespace}/{name}' limits '{key}' to {value}, which Kubernetes accepts and never enforces.",
+                    f"Use '{right}' in its place.",
+                    {"quota": f"{namespace}/{name}", "hard": dict(hard)},
+                )
+            )
+    return problems
+
+
+@check(
+    "cluster.gpu-limit-ranges",
+    place=34,
+    proves="no LimitRange gives GPUs to pods that ask for none, or refuses pods without",
+    fails_when="a LimitRange has GPUs in 'default', 'defaultRequest', 'max' or 'min', in a form that concerns pods without",
+    do="limit GPUs by a ResourceQuota, and take them out of the LimitRange; pods that run keep what they have",
+    per_node=False,
+    evidence=lambda facts: {
+        "limit_ranges": {_title(row): row["spec"]["limits"] for row in facts.snapshot.limit_ranges or ()}
+    },
+)
+def gpu_limit_ranges(facts: WholeCluster) -> list[Problem]:
+    """What the API server makes of it: it completes 'default' by 'max', and 'defaultRequest' by 'default' and 'min'."""
+    problems = []
+    for found in _of(facts.snapshot, "limit_ranges"):
+        namespace, name = found["metadata"]["namespace"], found["metadata"]["name"]
+        problems += [
+            Problem(
+                f"LimitRange '{namespace}/{name}' {effect}.",
+                "Take it out, and limit GPUs by a ResourceQuota.",
+                {"limit_range": f"{namespace}/{name}", "limits": row},
+            )
+            for row in found["spec"]["limits"]
+            for effect in _effects(row)
+        ]
+    return problems
+
+
+def _effects(row: Mapping[str, Any]) -> Iterator[str]:
+    """What a row does to pods that ask for no GPU, in words."""
+    kind = str(row.get("type"))
+    for resource in sorted({key for field in row.values() if isinstance(field, dict) for key in field}):
+        if not resource.startswith(GPU_RESOURCES):
+            continue
+        at = {
+            field: str((row.get(field) or {}).get(resource, ""))
+            for field in ("default", "defaultRequest", "max", "min")
+        }
+        if kind == "Container" and at["default"] not in ("", "0"):
+            yield f"gives {at['default']} '{resource}' to each container that asks for none"
+        elif kind == "Container" and ({at["defaultRequest"], at["min"]} - {"", "0"}):
+            yield f"refuses containers without a limit of '{resource}'"
+        elif kind == "Pod" and (at["max"] or at["min"]):
+            yield f"refuses pods without '{resource}'"
