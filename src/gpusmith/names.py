@@ -57,6 +57,8 @@ EXPORTER, STATE_METRICS = "dcgm-exporter", "kube-state-metrics"
 
 # --- what a run of the suite makes ---
 MANAGED_BY = "app.kubernetes.io/managed-by"
+TENANT_LABEL = DOMAIN + "tenant"
+"""Label: the team for which role gpu_tenants made an object, 'all' for what is no single team's."""
 PURPOSE_LABEL = DOMAIN + "purpose"
 PURPOSE = "validation"
 RUN_LABEL = DOMAIN + "run"
@@ -74,7 +76,7 @@ PROGRAMS = "gpusmith-programs"
 
 MONITORING = "monitoring"
 """Tier of the suite, and beginning of the ids of its checks: they judge what watches a node, so that no stamp depends on them."""
-OF_TEAMS = frozenset({"cluster.gpu-quotas", "cluster.gpu-limit-ranges"})
+OF_TEAMS = frozenset({"cluster.gpu-quotas", "cluster.gpu-limit-ranges", "cluster.tenants"})
 """Checks that judge what teams may have, and no node: no stamp depends on them."""
 RESULTS_SCHEMA = "gpusmith.results/1"
 """Schema of results.json, which the suite writes and stamps are made of."""

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gpusmith.checks.findings import CannotAsk
+from kubernetes.utils.quantity import parse_quantity
+
+from gpusmith.checks.findings import CannotAsk, NotApplicable
 from gpusmith.checks.register import check
 from gpusmith.checks.whole_cluster import WholeCluster
 from gpusmith.cluster.api import Object
 from gpusmith.cluster.snapshot import GPU_RESOURCES, Snapshot
+from gpusmith.inventory.tenants import TEAMS
 from gpusmith.problems import Problem
+from gpusmith.tenants.objects import REQUESTS, Tenants
+from gpusmith.wanted.node import NodeWanted
 
-REQUESTS, LIMITS = "requests.", "limits."
+LIMITS = "limits."
 
 
 def _title(found: Object) -> str:
@@ -106,3 +111,57 @@ def _effects(row: Mapping[str, Any]) -> Iterator[str]:
             yield f"refuses containers without a limit of '{resource}'"
         elif kind == "Pod" and (at["max"] or at["min"]):
             yield f"refuses pods without '{resource}'"
+
+
+@check(
+    "cluster.tenants",
+    place=36,
+    proves="each team of the inventory has the quotas that the inventory gives it, and holds no more GPUs than that",
+    fails_when="a quota is missing or says something else, or a team holds more than it says, as after a cut",
+    do="run playbooks/set_tenants.yml; a team that holds more keeps it until its pods end",
+    per_node=False,
+    managed_only=True,
+    evidence=lambda facts: {
+        "quotas": {_title(row): row["spec"] for row in facts.snapshot.resource_quotas or ()}
+    },
+)
+def tenants(facts: WholeCluster) -> list[Problem]:
+    """What role gpu_tenants makes is there, and kept."""
+    wanted = _wanted(facts.hosts)
+    if not wanted.teams:
+        raise NotApplicable(f"The inventory has no teams ('{TEAMS}').")
+    there = {_title(row): row["spec"] for row in _of(facts.snapshot, "resource_quotas")}
+    problems = []
+    for quota in wanted.quotas:
+        name, found = _title(quota), there.get(_title(quota), {})
+        for key, value in quota["spec"]["hard"].items():
+            if not key.startswith(REQUESTS):
+                continue
+            has, used = found.get("hard", {}).get(key), found.get("used", {}).get(key, "0")
+            if has != value:
+                says = f"gives {has}" if has else "gives no number"
+                cause = (
+                    f"Quota '{name}' {says} of '{key}', the inventory {value}."
+                    if found
+                    else f"There is no quota '{name}'."
+                )
+                problems.append(Problem(cause, "Run playbooks/set_tenants.yml.", {"quota": name, **found}))
+                break
+            if parse_quantity(used) > parse_quantity(value):
+                problems.append(
+                    Problem(
+                        f"The pods of quota '{name}' hold {used} of '{key}', and it gives {value}.",
+                        "Its pods came before the quota. No new one gets a GPU until some have ended.",
+                        {"quota": name, **found},
+                    )
+                )
+    return problems
+
+
+def _wanted(hosts: Sequence[NodeWanted]) -> Tenants:
+    """One value for all hosts, or the playbook refuses it."""
+    first = next(iter(hosts), None)
+    if first is None:
+        return Tenants()
+    offered = tuple(sorted({host.layout.resource for host in hosts}))
+    return Tenants(first.tenants.teams, first.tenants.classes, offered)

@@ -142,15 +142,16 @@ def _of_gpus(found: Object, **spec: Any) -> Object | None:
 
 
 def _quota(found: Object) -> Object | None:
-    hard = (found.get("spec") or {}).get("hard") or {}
-    return _of_gpus(
-        found,
-        hard={
+    """What a quota gives of GPUs, and how much of that is in use; the API server counts what it enforces."""
+    hard, used = (
+        {
             key: str(value)
-            for key, value in hard.items()
+            for key, value in ((found.get(part) or {}).get(name) or {}).items()
             if key.removeprefix("requests.").removeprefix("limits.").startswith(GPU_RESOURCES)
-        },
+        }
+        for part, name in (("spec", "hard"), ("status", "used"))
     )
+    return _of_gpus(found, hard=hard, **({"used": used} if used else {}))
 
 
 def _limit_range(found: Object) -> Object | None:

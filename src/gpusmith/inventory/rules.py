@@ -9,7 +9,7 @@ from typing import Any
 
 from gpusmith.data.baselines import VALUES
 from gpusmith.errors import Refusal
-from gpusmith.inventory import authorities, gpu_models, kubelet, proxy, registries
+from gpusmith.inventory import authorities, gpu_models, kubelet, proxy, registries, tenants
 from gpusmith.inventory.labels import (
     DNS_NAME,
     is_amount,
@@ -355,6 +355,8 @@ RULES: Mapping[str, Rule] = {
     "validation_pod_limits": limits,
     "kubernetes_node_taints": taints,
     "validation_workloads": own_workloads,
+    tenants.TEAMS: tenants.teams,
+    tenants.CLASSES: tenants.classes,
     "host_baseline_sysctl": sysctl,
     kubelet.VARIABLE: kubelet.settings,
     authorities.VARIABLE: authorities.rules,

@@ -170,6 +170,14 @@ class Monitoring:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Tenants:
+    """Role gpu_tenants: what is the same on all GPU nodes of a cluster."""
+
+    teams: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    classes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Preflight:
     """Role preflight."""
 
@@ -218,6 +226,7 @@ ROLES = {
     "kubernetes": "kubernetes_node",
     "operands": "gpu_operands",
     "monitoring": "gpu_monitoring",
+    "tenants": "gpu_tenants",
     "preflight": "preflight",
     "upgrade": "gpu_upgrade",
     "validation": "validation",
@@ -289,6 +298,7 @@ class NodeWanted:
     kubernetes: Kubernetes = field(default_factory=Kubernetes)
     operands: Operands = field(default_factory=Operands)
     monitoring: Monitoring = field(default_factory=Monitoring)
+    tenants: Tenants = field(default_factory=Tenants)
     preflight: Preflight = field(default_factory=Preflight)
     upgrade: Upgrade = field(default_factory=Upgrade)
     validation: Validation = field(default_factory=Validation)

@@ -393,6 +393,17 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
             "gives 2 'nvidia.com/gpu' to each container that asks for none",
         ),
     ),
+    "cluster.tenants": (
+        Mutation(lambda world: world.lists[QUOTAS].pop(0), "There is no quota 'team/gpusmith-gpus'"),
+        Mutation(
+            lambda world: world.lists[QUOTAS][0]["spec"]["hard"].update({"requests.nvidia.com/gpu": "9"}),
+            "Quota 'team/gpusmith-gpus' gives 9 of 'requests.nvidia.com/gpu', the inventory 8",
+        ),
+        Mutation(
+            lambda world: world.lists[QUOTAS][0].update(status={"used": {"requests.nvidia.com/gpu": "9"}}),
+            "The pods of quota 'team/gpusmith-gpus' hold 9 of 'requests.nvidia.com/gpu', and it gives 8",
+        ),
+    ),
     "cluster.leftovers": (Mutation(_stuck, "a finalizer"),),
     "cluster.node-ready": (
         Mutation(_no_node, "has no node 'gpu-1'"),

@@ -36,6 +36,10 @@ QUOTAS, RANGES = "/api/v1/resourcequotas", "/api/v1/limitranges"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
 
+VARIABLES = {**MANAGED, "gpu_tenants_teams": {"team": {"gpus": 8}}}
+"""What the inventory says besides its GPUs: everything is watched, and one team has GPUs."""
+
+
 def _node(name: str) -> Json:
     found = node()
     found["metadata"]["name"] = name
@@ -62,7 +66,12 @@ def _lists() -> dict[str, list[Json]]:
         CLASSES: [{"metadata": {"name": "nvidia"}, "handler": "nvidia"}],
         SETS: [],
         SLICES: [],
-        QUOTAS: [_limits("quota", hard={"requests.nvidia.com/gpu": "8", "pods": "10"})],
+        QUOTAS: [
+            _limits(
+                "gpusmith-gpus", hard={"requests.nvidia.com/gpu": "8", "requests.nvidia.com/gpu.shared": "0"}
+            ),
+            _limits("theirs", hard={"requests.nvidia.com/gpu": "8", "pods": "10"}),
+        ],
         RANGES: [
             _limits("range", limits=[{"type": "Container", "max": {"cpu": "8"}, "default": {"cpu": "1"}}])
         ],
@@ -112,7 +121,7 @@ class World:
 
     record: Json | None = field(default_factory=healthy_record)
     other: Json = field(default_factory=other_record)
-    variables: Json = field(default_factory=lambda: host_variables(**MANAGED))
+    variables: Json = field(default_factory=lambda: host_variables(**VARIABLES))
     lists: dict[str, list[Json]] = field(default_factory=_lists)
     removed: Removed = field(default_factory=Removed)
     answers: bool = True
@@ -146,7 +155,7 @@ class World:
     @property
     def inventory(self) -> Inventory:
         """Of both nodes."""
-        variables = {"gpu-1": self.variables, "gpu-2": host_variables(**MANAGED)}
+        variables = {"gpu-1": self.variables, "gpu-2": host_variables(**VARIABLES)}
         groups = {"gpu_nodes": {"hosts": list(NAMES)}, "rack1": {"hosts": ["gpu-1"]}}
         return build(groups, variables, "inventory", "")
 

@@ -38,6 +38,14 @@ ELSEWHERE = {
         "removed": "tests/e2e/test_6_monitoring.py::test_it_leaves_when_it_is_asked_to",
         "check": "tests/unit/plugins/test_monitoring_actions.py::test_in_check_mode_nobody_waits",
     },
+    "gpu_tenants": {
+        "default": "tests/unit/plugins/test_tenants_action.py::test_a_team_comes_changes_and_goes",
+        "alternative": "tests/e2e/test_5_tenants.py::test_a_team_holds_no_more_than_its_quota",
+        "changed": "tests/unit/plugins/test_tenants_action.py::test_a_team_comes_changes_and_goes",
+        "wrong": "tests/unit/inventory/test_tenants.py::test_a_team_that_is_not_one_is_refused",
+        "removed": "tests/e2e/test_5_tenants.py::test_what_leaves_the_inventory_goes_and_pods_stay",
+        "check": "tests/unit/plugins/test_tenants_action.py::test_a_team_comes_changes_and_goes",
+    },
     "gpu_upgrade": {
         "default": "tests/e2e/test_7_upgrade.py::test_a_group_is_upgraded_under_load",
         "alternative": "tests/long/test_upgrade.py::test_six_nodes_at_once_and_one_by_one",

@@ -57,6 +57,8 @@ def test_which_variables_are_cluster_wide_is_read_from_the_specs() -> None:
     assert names == [
         *(f"gpu_operands_{name}" for name in of_role),
         *of_monitoring,
+        "gpu_tenants_teams",
+        "gpu_tenants_classes",
         "gpusmith_image_registry",
         "gpusmith_image_pull_secrets",
     ]

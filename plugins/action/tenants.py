@@ -1,0 +1,39 @@
+"""Action plugin: give teams what the inventory lets them have, and take away what it has no more."""
+
+# Copyright gpusmith contributors. Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0).
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
+
+from gpusmith.cluster import apply
+from gpusmith.cluster.api import Cluster
+from gpusmith.errors import all_of
+from gpusmith.tenants.cluster import left, refusals
+from gpusmith.tenants.objects import Tenants
+
+
+class ActionModule(ControllerAction):
+    """Refuses, applies, removes, and names what stays."""
+
+    def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:
+        cluster = Cluster(asked["kubeconfig"])
+        wanted = Tenants(asked["teams"], asked["classes"], tuple(asked["offered"]))
+        if found := list(refusals(cluster, wanted)):
+            raise all_of(found)
+        gone, notes = left(cluster, wanted)
+        done = apply.apply(cluster, wanted.objects, check)
+        removed = apply.remove(cluster, gone, asked["timeout"], check)
+        diff: list[dict[str, Any]] = [
+            {"before": before, "after": after, "before_header": name, "after_header": name}
+            for name, (before, after) in done.changed.items()
+        ]
+        diff += [{"prepared": f"deleted: {name}\n"} for name in removed]
+        return {
+            "changed": bool(done.changed or done.foreign or removed),
+            "objects": [*done.changed, *removed],
+            "diff": diff,
+            **({"warnings": notes} if notes else {}),
+        }

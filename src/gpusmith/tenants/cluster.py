@@ -1,0 +1,91 @@
+"""What a cluster has of teams already: what must not be taken over, and what the inventory has no more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusmith.cluster.api import Cluster, Object
+from gpusmith.errors import Refusal
+from gpusmith.names import TENANT_LABEL
+from gpusmith.tenants.objects import OF_ALL, Tenants
+from gpusmith.wording import quoted
+
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+NAMESPACES = "/api/v1/namespaces"
+LEFT = {
+    "ResourceQuota": "/api/v1/resourcequotas",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/rolebindings",
+}
+"""Lists of what goes with a team that leaves the inventory."""
+
+
+def _is_ours(found: Object) -> bool:
+    return TENANT_LABEL in (found["metadata"].get("labels") or {})
+
+
+def refusals(cluster: Cluster, wanted: Tenants) -> Iterator[Refusal]:
+    """What would take something over, or cannot be changed.
+
+    Raises:
+        ToolError: the cluster does not answer, or refuses.
+    """
+    for name, team in wanted.teams.items():
+        found = cluster.get(f"{NAMESPACES}/{name}")
+        if found and not _is_ours(found) and not team.get("adopt"):
+            yield Refusal(
+                f"Namespace '{name}' is there, and gpusmith did not make it.",
+                "Give the team another one, or write 'adopt: true' for it: its pods get quotas and a Pod Security Standard.",
+            )
+    there = {row["metadata"]["name"]: row for row in cluster.items(CLASSES)}
+    for name, row in wanted.classes.items():
+        found = there.get(name)
+        if found and not _is_ours(found):
+            yield Refusal(
+                f"PriorityClass '{name}' is there, and gpusmith did not make it.",
+                "Give the class another name.",
+            )
+        elif found and found["value"] != row["value"]:
+            yield Refusal(
+                f"PriorityClass '{name}' has the value {found['value']}, not {row['value']}, which cannot be changed.",
+                f"If no pod names it: 'kubectl delete priorityclass {name}', then run this again.",
+            )
+    for name, team in wanted.teams.items():
+        unknown = sorted(set(team.get("gpus_of_class") or ()) - set(wanted.classes) - set(there))
+        if unknown:
+            yield Refusal(
+                f"Team '{name}' has GPUs of PriorityClass {quoted(unknown)}, which neither the inventory nor the cluster has.",
+                "Add it to 'gpu_tenants_classes'.",
+            )
+
+
+def left(cluster: Cluster, wanted: Tenants) -> tuple[list[Object], list[str]]:
+    """What goes, and what stays although the inventory has it no more, in words.
+
+    Raises:
+        ToolError: as above.
+    """
+    keep = {
+        (row["kind"], row["metadata"].get("namespace"), row["metadata"]["name"]) for row in wanted.objects
+    }
+    gone = [
+        {"apiVersion": _version(path), "kind": kind, "metadata": row["metadata"]}
+        for kind, path in LEFT.items()
+        for row in cluster.items(path, labelSelector=TENANT_LABEL)
+        if (kind, row["metadata"]["namespace"], row["metadata"]["name"]) not in keep
+    ]
+    spaces = [row["metadata"]["name"] for row in cluster.items(NAMESPACES, labelSelector=TENANT_LABEL)]
+    former = sorted(set(spaces) - set(wanted.teams))
+    notes = [
+        f"Namespace '{name}' stays with its pods; nothing limits its GPUs. If nobody needs it: kubectl delete namespace {name}"
+        for name in former
+    ]
+    classes = cluster.items(CLASSES, labelSelector=f"{TENANT_LABEL}={OF_ALL}")
+    notes += [
+        f"PriorityClass '{name}' stays, since pods may name it. If none does: kubectl delete priorityclass {name}"
+        for name in sorted({row["metadata"]["name"] for row in classes} - set(wanted.classes))
+    ]
+    return gone, notes
+
+
+def _version(path: str) -> str:
+    return "/".join(path.split("/")[2:-1])

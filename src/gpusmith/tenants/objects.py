@@ -1,0 +1,123 @@
+"""Objects that make a team's limits: its namespace, quotas and members, and the PriorityClasses of the cluster.
+
+A resource that a quota does not name is unlimited. So each team's quota names everything that a team may be given, and what nodes
+of the inventory hand out: what is not given to a team is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpusmith.cluster.api import Object
+from gpusmith.names import GPU_RESOURCE, MANAGED_BY, MANAGER, TENANT_LABEL
+from gpusmith.wanted.layouts import RESOURCES
+
+REQUESTS = "requests."
+"""What the keys of quotas begin with that count extended resources (Kubernetes 1.36, pkg/quota/v1/evaluator/core/pods.go)."""
+QUOTA, MEMBERS = "gpusmith-gpus", "gpusmith-members"
+RBAC = "rbac.authorization.k8s.io"
+ROLE = "edit"
+"""Kubernetes' own ClusterRole: all that runs in a namespace, but no quotas, limit ranges, roles and bindings."""
+POD_SECURITY = "baseline"
+"""Its pods get no GPU that nobody counts: none is privileged or has devices of the host. They may run as root."""
+OF_ALL = "all"
+"""Value of the label of what is no single team's."""
+
+Rows = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Tenants:
+    """What the inventory lets teams have.
+
+    Attributes:
+        teams: 'gpu_tenants_teams', by the name of the team's namespace.
+        classes: 'gpu_tenants_classes', by the name of the PriorityClass.
+        offered: resources that nodes of the inventory hand out.
+    """
+
+    teams: Rows = field(default_factory=dict)
+    classes: Rows = field(default_factory=dict)
+    offered: tuple[str, ...] = ()
+
+    @property
+    def resources(self) -> list[str]:
+        """Everything that a quota has to name."""
+        named = (name for team in self.teams.values() for name in team.get("resources") or ())
+        return sorted({*RESOURCES, *self.offered, *named})
+
+    def hard(self, name: str) -> dict[str, str]:
+        """What a team may have at the same time, by the keys of its quota."""
+        team = self.teams[name]
+        given = {GPU_RESOURCE: team.get("gpus") or 0, **(team.get("resources") or {})}
+        limits = {f"{REQUESTS}{resource}": str(given.get(resource, 0)) for resource in self.resources}
+        return {**limits, **({"pods": str(team["pods"])} if team.get("pods") is not None else {})}
+
+    @property
+    def quotas(self) -> list[Object]:
+        """Of all teams: all that each may have, and what of it with each PriorityClass, where the team says so."""
+        made = []
+        for name, team in self.teams.items():
+            made.append(_object("v1", "ResourceQuota", QUOTA, name, spec={"hard": self.hard(name)}))
+            of_class = team.get("gpus_of_class") or {}
+            for row in sorted({*self.classes, *of_class}) if of_class else ():
+                scope = {"scopeName": "PriorityClass", "operator": "In", "values": [row]}
+                spec = {
+                    "hard": {REQUESTS + GPU_RESOURCE: str(of_class.get(row, 0))},
+                    "scopeSelector": {"matchExpressions": [scope]},
+                }
+                made.append(_object("v1", "ResourceQuota", f"{QUOTA}-{row}", name, spec=spec))
+        return made
+
+    @property
+    def objects(self) -> list[Object]:
+        """All of them."""
+        return [
+            *(_class(name, row) for name, row in self.classes.items()),
+            *(_namespace(name, team) for name, team in self.teams.items()),
+            *self.quotas,
+            *(_members(name, team["members"]) for name, team in self.teams.items() if team.get("members")),
+        ]
+
+
+def _object(version: str, kind: str, name: str, namespace: str, **content: Any) -> Object:
+    metadata = {"name": name, "namespace": namespace, "labels": _labels(namespace)}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **content}
+
+
+def _labels(team: str) -> dict[str, str]:
+    return {MANAGED_BY: MANAGER, TENANT_LABEL: team}
+
+
+def _class(name: str, row: Mapping[str, Any]) -> Object:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name, "labels": _labels(OF_ALL)},
+        "value": row["value"],
+        "globalDefault": bool(row.get("default")),
+        "preemptionPolicy": "PreemptLowerPriority" if row.get("preempts") else "Never",
+        "description": "By 'gpu_tenants_classes' of gpusmith's inventory.",
+    }
+
+
+def _namespace(name: str, team: Mapping[str, Any]) -> Object:
+    standard = {"pod-security.kubernetes.io/enforce": team.get("pod_security") or POD_SECURITY}
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "labels": _labels(name) | standard},
+    }
+
+
+def _members(name: str, members: Iterable[Mapping[str, str]]) -> Object:
+    subjects = [
+        {"kind": row["kind"], "name": row["name"], "namespace": row.get("namespace") or name}
+        if row["kind"] == "ServiceAccount"
+        else {"kind": row["kind"], "name": row["name"], "apiGroup": RBAC}
+        for row in members
+    ]
+    role = {"apiGroup": RBAC, "kind": "ClusterRole", "name": ROLE}
+    return _object(f"{RBAC}/v1", "RoleBinding", MEMBERS, name, roleRef=role, subjects=subjects)

@@ -1,0 +1,112 @@
+"""Teams: quotas that the API server keeps, members that cannot change them, and what is left of a team that leaves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.harness import Ended, Lab, PodSpec
+
+TEAM, CLASS = "e2e-team", "e2e-high"
+TEAMS: dict[str, Any] = {
+    "gpu_tenants_teams": {
+        TEAM: {"gpus": 1, "gpus_of_class": {CLASS: 0}, "members": [{"kind": "Group", "name": "e2e"}]}
+    },
+    "gpu_tenants_classes": {CLASS: {"value": 10}},
+}
+HOLDER = PodSpec("holder", "gpu-1", gpus=1)
+
+
+@pytest.fixture(scope="module")
+def inventory(ready_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    yield ready_lab.copy_inventory(tmp_path_factory.mktemp("teams") / "inventory")
+    ready_lab.kubectl("delete", "namespace", TEAM, "--ignore-not-found")
+    ready_lab.kubectl("delete", "priorityclass", CLASS, "--ignore-not-found")
+
+
+def ask_for(inventory: Path, values: dict[str, Any]) -> None:
+    path = inventory / "group_vars" / "gpu_nodes.yml"
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **values}))
+
+
+def set_tenants(lab: Lab, inventory: Path, *words: str) -> Ended:
+    ended = lab.playbook("playbooks/set_tenants.yml", *words, inventory=inventory)
+    assert ended.status == 0, str(ended)
+    return ended
+
+
+def tried(lab: Lab, image: str, pod: PodSpec, **of_container: Any) -> str:
+    """What the API server says of a pod, without making it."""
+    manifest = pod.manifest(image)
+    manifest["spec"]["containers"][0].update(of_container)
+    words = (
+        "-n",
+        TEAM,
+        "run",
+        pod.name,
+        "--image",
+        image,
+        "--dry-run=server",
+        "--overrides",
+        json.dumps(manifest),
+    )
+    return lab.run(lab.program("gpulab"), "kubectl", *words).output
+
+
+def test_a_team_holds_no_more_than_its_quota(ready_lab: Lab, inventory: Path, workload_image: str) -> None:
+    ask_for(inventory, TEAMS)
+    set_tenants(ready_lab, inventory, "--check")
+    assert ready_lab.kubectl("get", "namespace", TEAM, "--ignore-not-found") == ""
+    set_tenants(ready_lab, inventory)
+    again = set_tenants(ready_lab, inventory)
+    assert all(row["changed"] == 0 for row in again.recap().values()), str(again)
+
+    pod = HOLDER.manifest(workload_image)
+    pod["metadata"]["namespace"] = TEAM
+    ready_lab.apply(pod)
+    ready_lab.kubectl("-n", TEAM, "wait", "--for=condition=Ready", "pod/holder", timeout=90)
+    second = PodSpec("second", "gpu-1", gpus=1)
+    assert "exceeded quota: gpusmith-gpus, requested: requests.nvidia.com/gpu=1" in tried(
+        ready_lab, workload_image, second
+    )
+    first = PodSpec("first", "gpu-1", priority_class=CLASS, gpus=1)
+    assert f"exceeded quota: gpusmith-gpus-{CLASS}" in tried(ready_lab, workload_image, first)
+    privileged = tried(ready_lab, workload_image, PodSpec("x", "gpu-1"), securityContext={"privileged": True})
+    assert 'violates PodSecurity "baseline' in privileged
+
+    for words, may in (
+        ("create pods", "yes"),
+        ("update resourcequotas", "no"),
+        ("create rolebindings", "no"),
+    ):
+        member = ("--as", "ada", "--as-group", "e2e", "-n", TEAM)
+        said = ready_lab.run(ready_lab.program("gpulab"), "kubectl", "auth", "can-i", *words.split(), *member)
+        assert said.output.strip().endswith(may), str(said)
+
+
+def test_the_suite_reads_what_teams_have(ready_lab: Lab, inventory: Path) -> None:
+    seen = ready_lab.validate("--tier", "cluster", inventory=inventory)
+    seen.assert_passed()
+    assert [row["outcome"] for row in seen.results["checks"] if row["id"] == "cluster.tenants"] == ["passed"]
+    ready_lab.kubectl("-n", TEAM, "delete", "resourcequota", "gpusmith-gpus")
+    trap = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "trap", "namespace": TEAM}}
+    ready_lab.apply({**trap, "spec": {"hard": {"limits.nvidia.com/gpu": "1"}}})
+    seen = ready_lab.validate("--tier", "cluster", inventory=inventory)
+    assert [row["id"] for row in seen.failed()] == ["cluster.gpu-quotas", "cluster.tenants"], str(seen.ended)
+    assert f"There is no quota '{TEAM}/gpusmith-gpus'" in str(seen.ended)
+    ready_lab.kubectl("-n", TEAM, "delete", "resourcequota", "trap")
+    set_tenants(ready_lab, inventory)
+
+
+def test_what_leaves_the_inventory_goes_and_pods_stay(ready_lab: Lab, inventory: Path) -> None:
+    ask_for(inventory, {"gpu_tenants_teams": {}, "gpu_tenants_classes": {}})
+    ended = set_tenants(ready_lab, inventory)
+    assert f"Namespace '{TEAM}' stays with its pods" in ended.output
+    assert f"PriorityClass '{CLASS}' stays" in ended.output
+    assert ready_lab.get("-n", TEAM, "resourcequotas,rolebindings")["items"] == []
+    assert ready_lab.get("-n", TEAM, "pod", "holder")["status"]["phase"] == "Running"

@@ -1,0 +1,100 @@
+"""What the inventory lets teams have comes, changes and goes; what is somebody else's is not taken over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpusmith.errors import GpusmithError
+from tests.unit.cluster.conftest import Memory
+from tests.unit.plugins.test_operands_actions import act
+
+QUOTAS = "/api/v1/namespaces/a/resourcequotas"
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+HIGH = {"high": {"value": 10}}
+TEAM = {"a": {"gpus": 8, "members": [{"kind": "Group", "name": "g"}], "gpus_of_class": {"high": 1}}}
+
+
+def run(
+    memory: Memory,
+    monkeypatch: pytest.MonkeyPatch,
+    teams: dict[str, Any],
+    classes: dict[str, Any],
+    check: bool = False,
+) -> dict[str, Any]:
+    return act("tenants", memory, monkeypatch, check, teams=teams, classes=classes, offered=[], timeout=1.0)
+
+
+def test_a_team_comes_changes_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = Memory({})
+    assert run(memory, monkeypatch, TEAM, HIGH, check=True)["changed"]
+    assert memory.objects == {}
+    assert run(memory, monkeypatch, TEAM, HIGH)["changed"]
+    assert set(memory.objects) == {
+        f"{CLASSES}/high",
+        "/api/v1/namespaces/a", f"{QUOTAS}/gpusmith-gpus", f"{QUOTAS}/gpusmith-gpus-high",
+        "/apis/rbac.authorization.k8s.io/v1/namespaces/a/rolebindings/gpusmith-members",
+    }  # fmt: skip
+    for check in (True, False):
+        assert not run(memory, monkeypatch, TEAM, HIGH, check)["changed"]
+    changed = run(memory, monkeypatch, {"a": {"gpus": 4}}, HIGH)
+    assert sorted(changed["objects"]) == [
+        "ResourceQuota 'a/gpusmith-gpus'",
+        "ResourceQuota 'a/gpusmith-gpus-high'",
+        "RoleBinding 'a/gpusmith-members'",
+    ]
+    gone = run(memory, monkeypatch, {}, {})
+    assert set(memory.objects) == {"/api/v1/namespaces/a", f"{CLASSES}/high"}
+    assert [words.partition(" stays")[0] for words in gone["warnings"]] == [
+        "Namespace 'a'",
+        "PriorityClass 'high'",
+    ]
+    assert not run(memory, monkeypatch, {}, {})["changed"]
+
+
+@pytest.mark.parametrize(
+    ("there", "teams", "classes", "says"),
+    [
+        (
+            {"/api/v1/namespaces/a": {}},
+            {"a": {"gpus": 1}},
+            {},
+            "Namespace 'a' is there, and gpusmith did not",
+        ),
+        ({f"{CLASSES}/high": {"value": 10}}, {}, HIGH, "PriorityClass 'high' is there, and gpusmith did not"),
+        (
+            {f"{CLASSES}/high": {"value": 9, "labels": {"gpusmith.io/tenant": "all"}}},
+            {},
+            HIGH,
+            "has the value 9, not 10, which cannot be changed",
+        ),
+        (
+            {},
+            {"a": {"gpus": 1, "gpus_of_class": {"hihg": 1}}},
+            HIGH,
+            "neither the inventory nor the cluster has",
+        ),
+    ],
+)
+def test_nothing_is_taken_over(
+    there: dict[str, Any],
+    teams: dict[str, Any],
+    classes: dict[str, Any],
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = {
+        path: {**row, "metadata": {"name": path.rpartition("/")[2], "labels": row.pop("labels", {"x": "y"})}}
+        for path, row in there.items()
+    }
+    memory = Memory(found)
+    with pytest.raises(GpusmithError, match=says):
+        run(memory, monkeypatch, teams, classes)
+    assert memory.done == []
+
+
+def test_a_namespace_is_adopted_where_the_inventory_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = Memory({"/api/v1/namespaces/a": {"metadata": {"name": "a", "labels": {"x": "y"}}}})
+    assert run(memory, monkeypatch, {"a": {"gpus": 1, "adopt": True}}, {})["changed"]
+    assert f"{QUOTAS}/gpusmith-gpus" in memory.objects
