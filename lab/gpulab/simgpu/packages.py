@@ -41,6 +41,8 @@ PROGRAMS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "nvidia-persistenced": ("nvidia-persistenced.c", ()),
     "nvidia-persistenced-any": ("nvidia-persistenced.c", ("-DANY_DRIVER",)),
     "nv-fabricmanager": ("nv-fabricmanager.c", ()),
+    "nvidia-cuda-mps-control": ("nvidia-cuda-mps-control.c", ()),
+    "nvidia-cuda-mps-server": ("nvidia-cuda-mps-server.c", ()),
 }
 MODULES: Mapping[str, str] = {
     "nvidia": "",

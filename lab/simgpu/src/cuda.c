@@ -12,7 +12,7 @@ typedef unsigned long long devptr;
 enum {
     OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101,
     INVALID_IMAGE = 200, INVALID_CONTEXT = 201, DEVICE_UNAVAILABLE = 46, INVALID_HANDLE = 400, NOT_FOUND = 500,
-    ILLEGAL_ADDRESS = 700, NOT_SUPPORTED = 801, SYSTEM_NOT_READY = 802, SYSTEM_DRIVER_MISMATCH = 803, UNKNOWN = 999
+    ILLEGAL_ADDRESS = 700, NOT_SUPPORTED = 801, SYSTEM_NOT_READY = 802, SYSTEM_DRIVER_MISMATCH = 803, MPS_RPC_FAILURE = 806, UNKNOWN = 999
 };
 
 /* Second witness of a simulation: validation looks for this symbol. */
@@ -26,7 +26,8 @@ typedef struct module { int magic; function *functions; } module;
 #define STACK 16
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static int ready, live = -1, devices, fds[SG_MAX_GPUS + 2];
+static int ready, live = -1, mps = -1, devices, fds[SG_MAX_GPUS + 2];
+static size_t limit_mib[SG_MAX_GPUS]; /* of a client of MPS, by GPU; 0: none */
 static char uuids[SG_MAX_GPUS][48], parents[SG_MAX_GPUS][48];
 static int instance_fds[2];
 static context primary[SG_MAX_GPUS];
@@ -77,6 +78,41 @@ static int enumerated(granted_device *order, int count) {
         return 1;
     }
     return count;
+}
+
+/*
+ * Become a client of MPS, if its control daemon answers: for as long as the connection is there. It answers when a server runs,
+ * with INDEX:MiB for each GPU whose memory it limits. Where there is no daemon, a program goes on without MPS.
+ */
+static void join_mps(void) {
+    char answer[512], *save = NULL;
+    size_t got = 0;
+    if ((mps = sg_mps_connect()) < 0) return;
+    if (send(mps, "client\n", 7, MSG_NOSIGNAL) != 7) goto none;
+    while (got < sizeof answer - 1) {
+        ssize_t more = read(mps, answer + got, sizeof answer - 1 - got);
+        if (more < 0 && errno == EINTR) continue;
+        if (more <= 0) goto none;
+        got += (size_t)more;
+        if (answer[got - 1] == '\n') break;
+    }
+    answer[got - 1] = 0;
+    if (strncmp(answer, "served", 6)) goto none;
+    for (char *item = strtok_r(answer + 6, " ", &save); item; item = strtok_r(NULL, " ", &save)) {
+        const char *mib = strchr(item, ':');
+        long index = sg_number(item);
+        if (mib && index >= 0 && index < SG_MAX_GPUS) limit_mib[index] = (size_t)sg_number(mib + 1);
+    }
+    return;
+none:
+    close(mps);
+    mps = -1;
+}
+
+/* A client's daemon and server are gone: its work is lost. */
+static int left_alone(void) {
+    char nothing;
+    return mps >= 0 && !recv(mps, &nothing, 1, MSG_PEEK | MSG_DONTWAIT);
 }
 
 static result begin(void) {
@@ -134,6 +170,7 @@ static result begin(void) {
     }
     fds[devices] = sg_show("/dev/nvidiactl");
     fds[devices + 1] = sg_show("/dev/nvidia-uvm");
+    join_mps();
     ready = 1;
 out:
     if (answer && live >= 0) { close(live); live = -1; devices = 0; }
@@ -171,6 +208,7 @@ static void shrink(sg_state *state, const char *uuid) {
 static result look(int ordinal, sg_state *state, sg_gpu **gpu) {
     if (!ready) return NOT_INITIALIZED;
     if (ordinal < 0 || ordinal >= devices) return INVALID_DEVICE;
+    if (left_alone()) return MPS_RPC_FAILURE;
     if (sg_read(live, state) || !state->loaded) return DEVICE_UNAVAILABLE;
     for (int i = 0; i < state->gpus; i++) {
         if (strcmp(state->gpu[i].uuid, parents[ordinal])) continue;
@@ -271,7 +309,7 @@ API result cuDeviceGetAttribute(int *value, int attribute, int device) {
     case 16: *value = S.sms; break;
     case 17: case 18: *value = 0; break;                          /* kernel timeout; integrated */
     case 19: *value = 1; break;                                   /* can map host memory */
-    case 20: *value = 0; break;                                   /* compute mode: default */
+    case 20: *value = G->compute_mode; break;
     case 31: *value = 1; break;                                   /* concurrent kernels */
     case 32: *value = 1; break;                                   /* ECC */
     case 33: *value = (int)sg_hex(G->pci + 5, 2); break;          /* PCI bus */
@@ -295,6 +333,14 @@ API result cuDeviceCanAccessPeer(int *value, int device, int peer) {
 }
 
 /* --- contexts ----------------------------------------------------------------------------------------- */
+
+/*
+ * In mode EXCLUSIVE_PROCESS one process may have a GPU. Here that is always the server of MPS: who is no client of it has none,
+ * also if there is no server. A real driver would let the first one have it.
+ */
+static result shut(const sg_gpu *gpu) {
+    return gpu->compute_mode == SG_PROHIBITED || (gpu->compute_mode == SG_EXCLUSIVE_PROCESS && mps < 0) ? DEVICE_UNAVAILABLE : OK;
+}
 
 static context *current(void) { return depth ? stack[depth - 1] : NULL; }
 static int known(const context *c) { return c && ready && c->ordinal >= 0 && c->ordinal < devices; }
@@ -325,6 +371,7 @@ API result cuCtxCreate_v2(context **out, unsigned flags, int device) {
     (void)flags;
     DEVICE(device);
     if (!out) return INVALID_VALUE;
+    if (shut(G)) return DEVICE_UNAVAILABLE;
     context *c = calloc(1, sizeof *c);
     if (!c) return OUT_OF_MEMORY;
     c->ordinal = device;
@@ -352,6 +399,7 @@ API result cuCtxGetApiVersion(context *c, unsigned *version) { (void)c; if (!ver
 API result cuDevicePrimaryCtxRetain(context **out, int device) {
     DEVICE(device);
     if (!out) return INVALID_VALUE;
+    if (!primary[device].references && shut(G)) return DEVICE_UNAVAILABLE;
     primary[device].references++;
     *out = &primary[device];
     return OK;
@@ -392,7 +440,8 @@ API result cuMemAlloc_v2(devptr *out, size_t size) {
     int ordinal = current()->ordinal;
     pthread_mutex_lock(&mutex);
     result answer = OUT_OF_MEMORY;
-    if (allocated[ordinal] + size <= (size_t)S.memory_mib << 20) {
+    size_t limit = limit_mib[G - S.gpu] ? limit_mib[G - S.gpu] : (size_t)S.memory_mib;
+    if (allocated[ordinal] + size <= limit << 20) {
         block *b = malloc(sizeof *b);
         void *memory = b ? malloc(size) : NULL; /* pages appear when they are written, so large requests are cheap */
         if (memory) {
@@ -519,6 +568,7 @@ static const struct { int code; const char *name, *text; } errors[] = {
     {801, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
     {802, "CUDA_ERROR_SYSTEM_NOT_READY", "system not yet initialized"},
     {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "system has unsupported display driver / cuda driver combination"},
+    {806, "CUDA_ERROR_MPS_RPC_FAILURE", "MPS server rpc error"},
     {999, "CUDA_ERROR_UNKNOWN", "unknown error"}};
 
 static result describe(int code, const char **out, int name) {

@@ -75,6 +75,15 @@ static const char *fabric_word(int state) {
     return state >= 0 && state <= 3 ? words[state] : "N/A";
 }
 
+/* Compute modes by their numbers. */
+static const struct { const char *option, *word; } modes[] = {{"DEFAULT", "Default"}, {NULL, "Exclusive_Thread"}, {"PROHIBITED", "Prohibited"}, {"EXCLUSIVE_PROCESS", "Exclusive_Process"}};
+static const char *mode_word(int mode) { return mode >= 0 && mode <= 3 ? modes[mode].word : "N/A"; }
+/* Of -c, which takes a number or a name; -1 if it is neither. */
+static int compute_mode(const char *text) {
+    for (int i = 0; i < 4; i++) if (modes[i].option && (!strcmp(text, modes[i].option) || (text[0] == '0' + i && !text[1]))) return i;
+    return -1;
+}
+
 /* One field of --query-gpu; the unit goes to *unit. */
 static int field(void *gpu, const char *name, char *out, size_t size, const char **unit) {
     unsigned u = 0, u2 = 0;
@@ -112,7 +121,7 @@ static int field(void *gpu, const char *name, char *out, size_t size, const char
         *unit = " %";
     }
     else if (!strcmp(name, "compute_cap")) { code = CALL("nvmlDeviceGetCudaComputeCapability", gpu, &i, &i2); snprintf(out, size, "%d.%d", i, i2); }
-    else if (!strcmp(name, "compute_mode")) snprintf(out, size, "Default");
+    else if (!strcmp(name, "compute_mode")) { code = CALL("nvmlDeviceGetComputeMode", gpu, &i); snprintf(out, size, "%s", mode_word(i)); }
     else if (!strcmp(name, "persistence_mode")) { code = CALL("nvmlDeviceGetPersistenceMode", gpu, &i); snprintf(out, size, "%s", i ? "Enabled" : "Disabled"); }
     else if (!strcmp(name, "ecc.mode.current") || !strcmp(name, "ecc.mode.pending")) { code = CALL("nvmlDeviceGetEccMode", gpu, &i, &i2); snprintf(out, size, "%s", i ? "Enabled" : "Disabled"); }
     else if (!strcmp(name, "ecc.errors.uncorrected.volatile.total")) { code = CALL("nvmlDeviceGetTotalEccErrors", gpu, 1, 0, &ull); snprintf(out, size, "%llu", ull); }
@@ -243,7 +252,7 @@ static int details(int only) {
     printf("\n==============NVSMI LOG==============\n\n%-42s: %s\n%-42s: %s\n%-42s: %d.%d\n%-42s: yes, gpusmith lab\n\n%-42s: %u\n", "Timestamp",
            stamp, "Driver Version", driver, "CUDA Version", cuda / 1000, cuda % 1000 / 10, "SIMULATED", "Attached GPUs", count);
     static const struct { const char *label, *name; } rows[] = {
-        {"Product Name", "name"}, {"Serial Number", "serial"}, {"GPU UUID", "uuid"}, {"Persistence Mode", "persistence_mode"},
+        {"Product Name", "name"}, {"Serial Number", "serial"}, {"GPU UUID", "uuid"}, {"Persistence Mode", "persistence_mode"}, {"Compute Mode", "compute_mode"},
         {"VBIOS Version", "vbios_version"}, {"MIG Mode Current", "mig.mode.current"}, {"MIG Mode Pending", "mig.mode.pending"}, {"ECC Mode Current", "ecc.mode.current"},
         {"PCIe Generation Current", "pcie.link.gen.current"}, {"PCIe Generation Max", "pcie.link.gen.max"},
         {"PCIe Link Width Current", "pcie.link.width.current"}, {"PCIe Link Width Max", "pcie.link.width.max"},
@@ -282,7 +291,7 @@ static int chosen(const char *name) {
     return code || CALL("nvmlDeviceGetIndex", gpu, &index) ? -1 : (int)index;
 }
 
-/* -pl WATTS, -pm 0|1, -mig 0|1 or --gpu-reset for one GPU, or for all. */
+/* -pl WATTS, -pm 0|1, -c MODE, -mig 0|1 or --gpu-reset for one GPU, or for all. */
 static int change(int what, int value, int only) {
     unsigned count = 0, low = 0, high = 0, before = 0;
     CALL("nvmlDeviceGetCount_v2", &count);
@@ -300,6 +309,9 @@ static int change(int what, int value, int only) {
             code = CALL("nvmlDeviceSetPowerManagementLimit", gpu, (unsigned)value);
             if (code == 2) printf("Provided power limit %.2f W is not a valid power limit which should be between %.2f W and %.2f W for GPU %s\n", value / 1e3, low / 1e3, high / 1e3, bus);
             else if (!code) printf("Power limit for GPU %s was set to %.2f W from %.2f W.\n", bus, value / 1e3, before / 1e3);
+        } else if (what == 'c') {
+            code = CALL("nvmlDeviceSetComputeMode", gpu, value);
+            if (!code) printf("Set compute mode to %s for GPU %s.\n", modes[value].option, bus);
         } else if (what == 'R') {
             if ((code = CALL("gpusmith_simulated_reset", gpu))) { printf("The following GPUs could not be reset:\n  GPU %s: %s\n", bus, words_of(code)); return 255; }
             printf("GPU %s was successfully reset.\n", bus);
@@ -456,16 +468,16 @@ static int table(void) {
     puts(line);
     for (unsigned i = 0; i < count; i++) {
         void *gpu = NULL;
-        char name[256], bus[256], used[256], total[256], temp[256], power[256], limit[256], persistence[256], busy[256], row[512];
+        char name[256], bus[256], used[256], total[256], temp[256], power[256], limit[256], persistence[256], busy[256], mode[256], row[512];
         int code = CALL("nvmlDeviceGetHandleByIndex_v2", i, &gpu);
         if (code) { result = lost(i, code); continue; }
         value_of(gpu, "name", name); value_of(gpu, "pci.bus_id", bus); value_of(gpu, "memory.used", used);
         value_of(gpu, "memory.total", total); value_of(gpu, "temperature.gpu", temp); value_of(gpu, "power.draw", power);
         value_of(gpu, "power.limit", limit); value_of(gpu, "persistence_mode", persistence);
-        value_of(gpu, "utilization.gpu", busy);
+        value_of(gpu, "utilization.gpu", busy); value_of(gpu, "compute_mode", mode);
         snprintf(row, sizeof row, "%3u  %-28.28s %-3s  %-16.16s  %sC  %s / %s", i, name, *persistence == 'E' ? "On" : "Off", bus, temp, power, limit);
         printf("| %-87.87s |\n", row);
-        snprintf(row, sizeof row, "     %s / %s   %s   Default", used, total, busy);
+        snprintf(row, sizeof row, "     %s / %s   %s   %s", used, total, busy, mode);
         printf("| %-87.87s |\n", row);
     }
     puts(line);
@@ -495,10 +507,15 @@ int main(int argc, char **argv) {
         else if (!strncmp(a, "--format=", 9)) format = a + 9;
         else if ((!strcmp(a, "-i") && i + 1 < argc) || !strncmp(a, "--id=", 5)) name = a[1] == 'i' ? argv[++i] : a + 5;
         else if ((!strcmp(a, "-pl") || !strcmp(a, "-pm")) && i + 1 < argc) { what = a[2]; value = what == 'l' ? milliwatts(argv[++i]) : number(argv[++i]); }
+        else if ((!strcmp(a, "-c") && i + 1 < argc) || !strncmp(a, "--compute-mode=", 15)) {
+            const char *mode = a[1] == 'c' ? argv[++i] : a + 15;
+            what = 'c';
+            if ((value = compute_mode(mode)) < 0) { printf("Invalid compute mode: %s\n", mode); return 2; }
+        }
         else if (!strcmp(a, "-d") && i + 1 < argc) i++; /* sections of -q: all of them are shown */
         else if (!strcmp(a, "--version")) what = 'v';
         else if (!strcmp(a, "-h") || !strcmp(a, "--help")) {
-            puts("nvidia-smi (SIMULATED, gpusmith lab): [-L] [-q [-d SECTIONS]] [-i INDEX|UUID|PCI] [-pl WATTS] [-pm 0|1] [-mig 0|1] [--gpu-reset] [--query-gpu=FIELD,... --format=csv[,noheader][,nounits]]\n"
+            puts("nvidia-smi (SIMULATED, gpusmith lab): [-L] [-q [-d SECTIONS]] [-i INDEX|UUID|PCI] [-pl WATTS] [-pm 0|1] [-c MODE] [-mig 0|1] [--gpu-reset] [--query-gpu=FIELD,... --format=csv[,noheader][,nounits]]\n"
                  "nvidia-smi mig [-i INDEX|UUID|PCI] -lgip | -lgi | -cgi PROFILE,... [-C] | -dci [-gi ID] | -dgi [-gi ID]");
             return 0;
         } else {
@@ -516,7 +533,7 @@ int main(int argc, char **argv) {
     case 'L': code = list(); break;
     case 'q': code = details(only); break;
     case 'i': code = asked.verb ? mig(only) : 2; break;
-    case 'l': case 'm': case 'M': case 'R': code = change(what, value, only); break;
+    case 'l': case 'm': case 'c': case 'M': case 'R': code = change(what, value, only); break;
     case 'g': code = query(fields, header, units, only); break;
     case 'v': printf("NVIDIA-SMI version  : %s (SIMULATED)\nDRIVER version      : %s\nCUDA Version        : %d.%d\n", driver, driver, cuda / 1000, cuda % 1000 / 10); break;
     default: code = table();

@@ -389,7 +389,7 @@ NUMBER(nvmlDeviceGetMultiGpuBoard, unsigned, 0)
 NUMBER(nvmlDeviceGetNumGpuCores, unsigned, S->sms * (S->arch == 7 || S->arch == 6 ? 64 : 128))
 NUMBER(nvmlDeviceGetMemoryBusWidth, unsigned, S->arch == 6 ? 256 : S->arch == 8 ? 384 : 5120)
 NUMBER(nvmlDeviceGetNumaNodeId, unsigned, G->numa)
-NUMBER(nvmlDeviceGetComputeMode, int, 0)
+NUMBER(nvmlDeviceGetComputeMode, int, G->compute_mode)
 NUMBER(nvmlDeviceGetDisplayMode, int, 0)
 NUMBER(nvmlDeviceGetDisplayActive, int, 0)
 NUMBER(nvmlDeviceGetVirtualizationMode, int, 0)
@@ -399,7 +399,7 @@ NUMBER(nvmlDeviceGetPowerState, int, 0)
 NUMBER(nvmlDeviceGetPersistenceMode, int, G->persistence == 1 || (!G->persistence && sg_held(live, SG_PERSISTENCED)))
 /*
  * Settings belong to the driver: the simulated kernel keeps them until it is unloaded. NVML's reference says so of both
- * functions (nvml.h): the power limit is not persistent across driver unloads, persistence mode not across reboots.
+ * two of them (nvml.h): the power limit is not persistent across driver unloads, persistence mode not across reboots.
  */
 static ret_t set(const sg_gpu *gpu, const char *name, unsigned value) {
     char number[16];
@@ -412,6 +412,11 @@ static ret_t set(const sg_gpu *gpu, const char *name, unsigned value) {
 API ret_t nvmlDeviceSetPersistenceMode(void *h, int mode) {
     DEVICE(h);
     return mode == 0 || mode == 1 ? set(G, "persistence", mode ? 1 : 2) : INVALID_ARGUMENT;
+}
+/* 1, one thread, is gone since CUDA 8. */
+API ret_t nvmlDeviceSetComputeMode(void *h, int mode) {
+    DEVICE(h);
+    return mode == SG_DEFAULT || mode == SG_PROHIBITED || mode == SG_EXCLUSIVE_PROCESS ? set(G, "compute_mode", (unsigned)mode) : INVALID_ARGUMENT;
 }
 NUMBER(nvmlDeviceGetIrqNum, unsigned, 0)
 API ret_t nvmlDeviceGetCudaComputeCapability(void *h, int *major, int *minor) {
@@ -1038,7 +1043,7 @@ API ret_t nvmlDeviceGetFieldValues(void *h, int count, field_value *values) {
 /* --- not simulated: said so ------------------------------------------------------------------------------ */
 
 #define REFUSE(function) API ret_t function(void *h) { if (!users) return UNINITIALIZED; return check(h) ? NOT_SUPPORTED : INVALID_ARGUMENT; }
-REFUSE(nvmlDeviceSetComputeMode) REFUSE(nvmlDeviceGetAttributes) REFUSE(nvmlDeviceGetGpuInstanceRemainingCapacity)
+REFUSE(nvmlDeviceGetAttributes) REFUSE(nvmlDeviceGetGpuInstanceRemainingCapacity)
 REFUSE(nvmlDeviceSetEccMode) REFUSE(nvmlDeviceClearEccErrorCounts)
 REFUSE(nvmlDeviceGetApplicationsClock) REFUSE(nvmlDeviceGetDefaultApplicationsClock) REFUSE(nvmlDeviceGetClock)
 REFUSE(nvmlDeviceGetSupportedMemoryClocks) REFUSE(nvmlDeviceGetSupportedGraphicsClocks) REFUSE(nvmlDeviceGetFanSpeed)

@@ -21,9 +21,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/types.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -43,9 +45,12 @@
 /* Bytes of the live file whose shared locks are reference counts. */
 enum { SG_NVIDIA = 0, SG_UVM = 1, SG_MODESET = 2, SG_DRM = 3, SG_PERSISTENCED = 8, SG_FABRICMANAGER = 9 };
 
+/* Compute modes by their numbers in nvml.h and cuda.h. */
+enum { SG_DEFAULT = 0, SG_PROHIBITED = 2, SG_EXCLUSIVE_PROCESS = 3 };
+
 typedef struct {
     char pci[20], uuid[48], serial[32];
-    int minor, numa, lost, ecc, ecc_total, remapped, pending, throttle, temp, power_mw, limit_mw, persistence;
+    int minor, numa, lost, ecc, ecc_total, remapped, pending, throttle, temp, power_mw, limit_mw, persistence, compute_mode;
     int util, used_mib, processes, mig, mig_pending;
     long energy_mj, energy_at_ms;
     struct { int pid, used_mib; } process[SG_MAX_PROCESSES];
@@ -150,7 +155,7 @@ static void sg_parse_gpu(sg_gpu *gpu, char *text) {
         else if (!strcmp(item, "processes")) sg_parse_processes(gpu, value);
 #define FIELD(f) else if (!strcmp(item, #f)) gpu->f = (__typeof__(gpu->f))sg_number(value);
         FIELD(minor) FIELD(numa) FIELD(lost) FIELD(ecc) FIELD(ecc_total) FIELD(remapped) FIELD(pending)
-        FIELD(throttle) FIELD(temp) FIELD(power_mw) FIELD(limit_mw) FIELD(persistence)
+        FIELD(throttle) FIELD(temp) FIELD(power_mw) FIELD(limit_mw) FIELD(persistence) FIELD(compute_mode)
         FIELD(util) FIELD(used_mib) FIELD(energy_mj) FIELD(energy_at_ms) FIELD(mig) FIELD(mig_pending)
 #undef FIELD
     }
@@ -341,6 +346,21 @@ static __attribute__((unused)) const sg_profile *sg_profile_of(const sg_state *s
 
 static __attribute__((unused)) unsigned long long sg_memory_of(const sg_state *state, const sg_profile *profile) {
     return (unsigned long long)(state->memory_mib * profile->memory / state->mig_memory);
+}
+
+/* The socket of MPS's control daemon, below the folder that its environment names, as for the real one. */
+static __attribute__((unused)) void sg_mps_address(struct sockaddr_un *out) {
+    const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY");
+    memset(out, 0, sizeof *out);
+    out->sun_family = AF_UNIX;
+    snprintf(out->sun_path, sizeof out->sun_path, "%s/control", folder && *folder ? folder : "/tmp/nvidia-mps");
+}
+static __attribute__((unused)) int sg_mps_connect(void) {
+    struct sockaddr_un address;
+    sg_mps_address(&address);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address)) { close(fd); fd = -1; }
+    return fd;
 }
 
 static __attribute__((unused)) int sg_run(const char *const words[]) {

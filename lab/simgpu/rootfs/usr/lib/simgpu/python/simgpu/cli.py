@@ -6,7 +6,7 @@ simgpu coldplug                  loads drivers by the modalias of the PCI device
 simgpu load FILE [OPTION=V ...]  insert a simulated kernel module (what insmod does)
 simgpu unload NAME [--force]     remove one (EBUSY if it is used)
 simgpu fabric STATE              used by nv-fabricmanager: not-started | in-progress | completed
-simgpu set PCI NAME NUMBER       used by NVML: limit_mw | persistence of a GPU, until the driver is unloaded
+simgpu set PCI NAME NUMBER       used by NVML: limit_mw | persistence | compute_mode of a GPU, until the driver is unloaded
 simgpu mig PCI mode 0|1          used by NVML, as is all of MIG
 simgpu mig PCI reset             used by nvidia-smi
 simgpu mig PCI create PROFILE [START], create-compute GI, destroy-compute GI, destroy GI
@@ -48,7 +48,7 @@ def parser(words: list[str]) -> argparse.ArgumentParser:
     sub.add_argument("state", choices=list(FABRIC)[1:])
     sub = commands.add_parser("set")
     sub.add_argument("pci")
-    sub.add_argument("name", choices=["limit_mw", "persistence"])
+    sub.add_argument("name", choices=["limit_mw", "persistence", "compute_mode"])
     sub.add_argument("number", type=int)
     sub = commands.add_parser("mig")
     sub.add_argument("pci")

@@ -109,6 +109,7 @@ def gpu_row(gpu: Gpu, minor: int) -> dict[str, str]:
         "energy_mj": "0",  # until the moment that follows; since then the power that is above
         "energy_at_ms": str(time.monotonic_ns() // 1_000_000),
         "persistence": "0",
+        "compute_mode": "0",
         "mig": mode,
         "mig_pending": mode,
     }
