@@ -26,7 +26,7 @@ options:
 """
 
 RETURN = r"""
-_raw: {type: list, elements: dict, description: "For each layout its C(label), the number of C(shares) of a GPU, the C(resource) that pods ask for, and the device plugin's C(strategy) for MIG."}
+_raw: {type: list, elements: dict, description: "For each layout its C(label), the number of C(shares) of a GPU, the C(resource) that pods ask for, the device plugin's C(strategy) for MIG, and the C(sharing) of the inventory."}
 """
 
 
@@ -41,5 +41,5 @@ class LookupModule(LookupBase):
             found = in_use(map(of.layout, variables["groups"].get(GPU_GROUP, [])))
         except InputError as error:
             raise AnsibleError(str(error)) from error
-        names = ("label", "shares", "resource", "strategy")
+        names = ("label", "shares", "resource", "strategy", "sharing")
         return [{name: getattr(row, name) for name in names} for row in found]

@@ -7,7 +7,7 @@ from gpusmith.checks.findings import NotApplicable
 from gpusmith.checks.register import check
 from gpusmith.cluster.views import NodeView
 from gpusmith.data.operands import DEVICE_PLUGIN, FEATURE_DISCOVERY
-from gpusmith.names import LAYOUT_LABEL, REPLICAS_LABEL
+from gpusmith.names import LAYOUT_LABEL, REPLICAS_LABEL, SHARING_LABEL
 from gpusmith.problems import Problem
 from gpusmith.wanted import layouts
 
@@ -21,11 +21,13 @@ from gpusmith.wanted import layouts
     ),
     fails_when=(
         f"label '{LAYOUT_LABEL}' is not that of the inventory's 'gpusmith_gpu_sharing', or no layout at all, or label"
-        f" '{REPLICAS_LABEL}' counts other shares"
+        f" '{REPLICAS_LABEL}' counts other shares, or '{SHARING_LABEL}' names another way"
     ),
     do="change the node's layout with playbooks/change_layout.yml, or set the inventory back",
     evidence=lambda facts: (
-        {name: facts.view.labels.get(name) for name in (LAYOUT_LABEL, REPLICAS_LABEL)} if facts.view else {}
+        {name: facts.view.labels.get(name) for name in (LAYOUT_LABEL, REPLICAS_LABEL, SHARING_LABEL)}
+        if facts.view
+        else {}
     ),
     managed_only=True,
 )
@@ -61,17 +63,17 @@ def gpu_layout(facts: ClusterFacts) -> list[Problem]:
 
 def _told(facts: ClusterFacts, view: NodeView) -> list[Problem]:
     """What our feature discovery says; that it says nothing at all is for cluster.labels to find."""
-    said = view.labels.get(REPLICAS_LABEL)
-    if (
-        FEATURE_DISCOVERY not in facts.host.operands.ours
-        or said is None
-        or layouts.told(view.labels) == view.layout.replicas
-    ):
+    if FEATURE_DISCOVERY not in facts.host.operands.ours or REPLICAS_LABEL not in view.labels:
         return []
+    wrong = [
+        *([REPLICAS_LABEL] if layouts.told(view.labels) != view.layout.replicas else []),
+        *([SHARING_LABEL] if layouts.other_sharing(view.labels, view.layout) else []),
+    ]
     return [
         Problem(
-            f"Node '{view.name}' hands out {view.layout.words}, GPU feature discovery counts other shares: label"
-            f" '{REPLICAS_LABEL}' is '{said}'.",
+            f"Node '{view.name}' hands out {view.layout.words}, GPU feature discovery says otherwise: label '{label}' is"
+            f" '{view.labels[label]}'.",
             "Read the log of GPU feature discovery on the node; see cluster.operands.",
         )
+        for label in wrong
     ]

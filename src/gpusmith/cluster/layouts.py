@@ -19,8 +19,8 @@ from gpusmith.wanted.layouts import Layout, of_label, of_node
 
 KEPT = (
     "hands out {now}, and the inventory asks for {wanted}. site.yml changes shares only on a new node, whose GPUs no pod can"
-    " hold, and MIG on none. Run playbooks/change_layout.yml for it, which waits for the pods that hold its GPUs; or set the"
-    " inventory back."
+    " hold; MIG on none, and from MPS to something else on none. Run playbooks/change_layout.yml for it, which waits for the"
+    " pods that hold its GPUs; or set the inventory back."
 )
 KINDS = {"daemonsets": ("apps/v1", "DaemonSet"), "configmaps": ("v1", "ConfigMap")}
 
@@ -36,8 +36,9 @@ def of_now(cluster: Cluster, node: Object, wanted: Layout, startup: str) -> tupl
     """
     now = str((node["metadata"].get("labels") or {}).get(LAYOUT_LABEL) or "")
     has = of_label(now)
-    by_mig = bool(wanted.profile or (has and has.profile))
-    if now == wanted.label or (not by_mig and _is_nobodys(cluster, node, startup)):
+    # MIG is made on the machine, and what MPS leaves there is taken away by the change.
+    on_machine = bool(wanted.profile or (has and (has.profile or has.mps)))
+    if now == wanted.label or (not on_machine and _is_nobodys(cluster, node, startup)):
         return wanted.label, ""
     words = has.words if has else f"GPUs by label '{LAYOUT_LABEL}={now}', which nothing serves"
     return now, KEPT.format(now=words, wanted=wanted.words)

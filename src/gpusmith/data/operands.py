@@ -14,6 +14,8 @@ from gpusmith.paths import repo_root
 ROLE = "gpu_operands"
 DEVICE_PLUGIN = "nvidia-device-plugin"
 FEATURE_DISCOVERY = "gpu-feature-discovery"
+MPS_DAEMON = "mps-control-daemon"
+"""It runs where GPUs are shared by MPS, for the device plugin and whoever gets a share."""
 OPERATOR = "gpu-operator"
 MANAGED = "managed"
 """What the variable of an owner says of an operand, or of a role's part, that is ours."""

@@ -1,8 +1,10 @@
 """How a node hands its GPUs out: whole, or each in parts. Its label says which, and operands of that layout serve it.
 
 Shares by time-slicing are the device plugin's: it lists each GPU several times, and pods on one GPU take turns, without limits of
-memory and without isolation of faults (k8s-device-plugin 0.19.0, 'Shared Access to GPUs' in README.md). Instances by MIG are the
-GPU's own, made on the machine (gpusmith/partition), each with memory and compute units that no other uses.
+memory and without isolation of faults (k8s-device-plugin 0.19.0, 'Shared Access to GPUs' in README.md). Those by MPS are listed
+alike; a control daemon of the layout lets pods compute at the same time, each with a part of memory and multiprocessors.
+Instances by MIG are the GPU's own, made on the machine (gpusmith/partition), each with memory and compute units that no other
+uses.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Any
 
 from gpusmith.data import mig, models
 from gpusmith.data.mig import Partitioning, Placement
-from gpusmith.data.operands import DEVICE_PLUGIN, FEATURE_DISCOVERY
+from gpusmith.data.operands import DEVICE_PLUGIN, FEATURE_DISCOVERY, MPS_DAEMON
 from gpusmith.errors import InputError
 from gpusmith.names import (
     GPU_RESOURCE,
@@ -22,18 +24,19 @@ from gpusmith.names import (
     MIG_RESOURCES,
     REPLICAS_LABEL,
     SHARE_RESOURCE,
+    SHARING_LABEL,
     STRATEGY_LABEL,
 )
 from gpusmith.wanted.offers import Offer
 
-NONE, TIME_SLICING, MIG = "none", "time-slicing", "mig"
+NONE, TIME_SLICING, MPS, MIG = "none", "time-slicing", "mps", "mig"
 FEWEST, MOST = 2, 48
-"""Shares of a GPU. The plugin has no bound; more pods than that on one GPU do no work."""
+"""Shares of a GPU. By time-slicing the plugin has no bound; more pods than that on one GPU do no work. MPS takes no more."""
 RESOURCES = (GPU_RESOURCE, SHARE_RESOURCE)
 """What layouts without MIG hand out, each by one of them."""
 WHOLE_NAME = "whole"
-OF_LAYOUTS = (DEVICE_PLUGIN, FEATURE_DISCOVERY)
-LABEL = re.compile(rf"{TIME_SLICING}-(\d+)(-as-gpu)?")
+OF_LAYOUTS = (DEVICE_PLUGIN, FEATURE_DISCOVERY, MPS_DAEMON)
+LABEL = re.compile(rf"({TIME_SLICING}|{MPS})-(\d+)(-as-gpu)?")
 MIG_LABEL = re.compile(rf"{MIG}-(\d)x(\d+g\.\d+gb(?:[.-]me)?)")
 """What the device plugin calls 1g.10gb+me is mig-1g.10gb.me, and 1g.24gb-me stays."""
 
@@ -50,11 +53,13 @@ class Layout:
         shares: pods that one GPU serves at the same time, a share or an instance each; 1 for whole GPUs.
         resource: that pods ask for.
         profile: of the instances that MIG divides each GPU into, all of one size; empty without MIG.
+        mps: whether the pods of a GPU are clients of MPS.
     """
 
     shares: int = 1
     resource: str = GPU_RESOURCE
     profile: str = ""
+    mps: bool = False
 
     @property
     def shared(self) -> bool:
@@ -68,7 +73,7 @@ class Layout:
             return f"{MIG}-{self.shares}x{_in_names(self.profile)}"
         if not self.shared:
             return ""
-        return f"{TIME_SLICING}-{self.shares}{'-as-gpu' if self.resource == GPU_RESOURCE else ''}"
+        return f"{self.sharing}-{self.shares}{'-as-gpu' if self.resource == GPU_RESOURCE else ''}"
 
     @property
     def name(self) -> str:
@@ -80,6 +85,8 @@ class Layout:
         """Value of the inventory's 'gpusmith_gpu_sharing'."""
         if self.profile:
             return MIG
+        if self.mps:
+            return MPS
         return TIME_SLICING if self.shared else NONE
 
     @property
@@ -111,7 +118,8 @@ class Layout:
         """For sentences."""
         if self.profile:
             return f"{self.shares} MIG instances {self.profile} of each GPU"
-        return f"{self.shares} shares of each GPU as '{self.resource}'" if self.shared else "whole GPUs"
+        by = " by MPS" if self.mps else ""
+        return f"{self.shares} shares of each GPU{by} as '{self.resource}'" if self.shared else "whole GPUs"
 
     def offers(self, gpus: int) -> tuple[Offer, ...]:
         """What a node hands out.
@@ -132,7 +140,7 @@ def instances(profile: str, shares: int) -> Layout:
 
 def asked(sharing: str, shares: int, resource: str) -> Layout:
     """A layout by the inventory's variables 'gpusmith_gpu_sharing', '_shares' and '_share_resource'."""
-    return Layout(shares, resource) if sharing == TIME_SLICING else WHOLE
+    return Layout(shares, resource, mps=sharing == MPS) if sharing in (TIME_SLICING, MPS) else WHOLE
 
 
 def by_mig(profile: str, model: str, own: Own) -> Layout:
@@ -179,9 +187,9 @@ def of_label(value: str) -> Layout | None:
     if matched := MIG_LABEL.fullmatch(value):
         return instances(re.sub(r"\.(?=me$)", "+", matched[2]), int(matched[1]))
     matched = LABEL.fullmatch(value)
-    if matched is None or not FEWEST <= int(matched[1]) <= MOST:
+    if matched is None or not FEWEST <= int(matched[2]) <= MOST:
         return None
-    return Layout(int(matched[1]), GPU_RESOURCE if matched[2] else SHARE_RESOURCE)
+    return asked(matched[1], int(matched[2]), GPU_RESOURCE if matched[3] else SHARE_RESOURCE)
 
 
 def named(name: str) -> Layout | None:
@@ -210,11 +218,19 @@ def told(labels: Mapping[str, str]) -> int:
     return max(1, int(shares)) if shares.isdecimal() else 1
 
 
+def other_sharing(labels: Mapping[str, str], layout: Layout) -> str:
+    """How GPUs are shared by feature discovery, if that is another way than a layout's; empty if it does not say."""
+    wanted = NONE if layout.profile else layout.sharing
+    said = labels.get(SHARING_LABEL, wanted)
+    return said if said != wanted else ""
+
+
 def contradictions(labels: Mapping[str, str], layout: Layout) -> list[str]:
     """What our feature discovery says that is not so on nodes of a layout, in words."""
     shares, strategy = told(labels), labels.get(STRATEGY_LABEL, NONE)
     found = [f"{shares} shares of a GPU"] if shares != layout.replicas else []
     found += [f"MIG strategy '{strategy}'"] if strategy != layout.strategy else []
+    found += [f"sharing by '{by}'"] if (by := other_sharing(labels, layout)) else []
     count = f"{layout.resource}.count"
     return [*found, *([f"no label '{count}'"] if layout.profile and count not in labels else [])]
 

@@ -22,6 +22,7 @@ MakeHost = Callable[..., NodeWanted]
 SHARED = {"gpusmith_gpu_sharing": "time-slicing", "gpusmith_gpu_shares": 4}
 READY = Snapshot({}, {}, (*operands(), MASTER)).ready_operands
 HALVES = {"gpusmith_gpu_sharing": "mig", "gpusmith_gpu_mig_profile": "3g.40gb"}
+BY_MPS = {**SHARED, "gpusmith_gpu_sharing": "mps"}
 AS_GPU = {**SHARED, "gpusmith_gpu_share_resource": GPU_RESOURCE}
 
 
@@ -50,10 +51,11 @@ def step(check: str, host: NodeWanted, raw: dict[str, Any]) -> str:
         (AS_GPU, offering("time-slicing-4-as-gpu", gpus="16")),
         # Feature discovery counts no replicas of MIG instances.
         (HALVES, offering("mig-2x3g.40gb", "1", halves="8")),
+        (BY_MPS, offering("mps-4")),
         ({}, offering(None, "1", gpus="4")),
         ({}, offering(None, None, gpus="4")),
     ],
-    ids=["shares", "as-gpu", "instances", "whole", "older feature discovery"],
+    ids=["shares", "as-gpu", "instances", "mps", "whole", "older feature discovery"],
 )
 def test_a_node_that_is_as_the_inventory_asks_passes(
     host: MakeHost, variables: dict[str, Any], raw: dict[str, Any]

@@ -9,8 +9,9 @@ import yaml
 
 from gpusmith.change.ledger import State
 from gpusmith.cluster.layouts import left
-from gpusmith.data.operands import DEVICE_PLUGIN, FEATURE_DISCOVERY
+from gpusmith.data.operands import DEVICE_PLUGIN, FEATURE_DISCOVERY, MPS_DAEMON
 from gpusmith.names import GPU_RESOURCE, LAYOUT_LABEL, MANAGED_BY, OPERANDS_LABEL, SHARE_RESOURCE, UPGRADE
+from gpusmith.probe.mps import ROOT
 from gpusmith.wanted.layouts import Layout, instances, serves
 from tests.unit.cluster.conftest import Memory
 from tests.unit.cluster.roles import filled_in
@@ -18,6 +19,7 @@ from tests.unit.ledgers import ledger
 
 SHARED, AS_GPU = Layout(4, SHARE_RESOURCE), Layout(2, GPU_RESOURCE)
 HALVES = instances("3g.40gb", 2)
+BY_MPS = Layout(4, SHARE_RESOURCE, mps=True)
 pytestmark = pytest.mark.usefixtures("lookups")
 FILES = ["device-plugin.yml.j2", "gpu-feature-discovery.yml.j2"]
 
@@ -25,13 +27,13 @@ FILES = ["device-plugin.yml.j2", "gpu-feature-discovery.yml.j2"]
 def objects(*layouts: Layout) -> list[dict[str, Any]]:
     """What the role describes where nodes have these layouts."""
     rows = [
-        {"label": row.label, "shares": row.shares, "resource": row.resource, "strategy": row.strategy}
+        {name: getattr(row, name) for name in ("label", "shares", "resource", "strategy", "sharing")}
         for row in layouts
     ]
     found: list[dict[str, Any]] = filled_in(
         "{{ __gpu_operands_objects }}",
         __gpu_operands_files=FILES,
-        __gpu_operands_layouts=[{"label": "", "strategy": "none"}, *rows],
+        __gpu_operands_layouts=[{"label": "", "strategy": "none", "sharing": "none"}, *rows],
     )
     return found
 
@@ -105,6 +107,43 @@ def test_the_plugin_of_instances_waits_for_them() -> None:
     row = of_kind("DaemonSet", objects(HALVES))[f"{DEVICE_PLUGIN}-mig-2x3g.40gb"]
     (volume,) = [each for each in row["spec"]["template"]["spec"]["volumes"] if each["name"] == "divided"]
     assert volume["hostPath"] == {"path": "/run/gpusmith/gpu-layout/mig-2x3g.40gb", "type": "File"}
+
+
+def test_mps_has_its_daemon_and_the_plugin_waits_for_it() -> None:
+    found = objects(BY_MPS)
+    sets = of_kind("DaemonSet", found)
+    assert set(sets) == {
+        DEVICE_PLUGIN, FEATURE_DISCOVERY, *(f"{base}-mps-4" for base in (DEVICE_PLUGIN, FEATURE_DISCOVERY, MPS_DAEMON))
+    }  # fmt: skip
+    (row,) = of_kind("ConfigMap", found).values()
+    assert yaml.safe_load(row["data"]["config.yaml"])["sharing"] == {
+        "mps": {
+            "renameByDefault": True,
+            "failRequestsGreaterThanOne": True,
+            "resources": [{"name": "nvidia.com/gpu", "replicas": 4}],
+        }
+    }
+    daemon, plugin = (sets[f"{base}-mps-4"]["spec"] for base in (MPS_DAEMON, DEVICE_PLUGIN))
+    assert daemon["updateStrategy"] == {"type": "OnDelete"}, "its end is the end of its clients"
+    of_daemon, of_plugin = (row["template"]["spec"] for row in (daemon, plugin))
+    assert of_daemon["hostPID"] is True
+    assert of_daemon["nodeSelector"] == {OPERANDS_LABEL: "enabled", LAYOUT_LABEL: "mps-4"}
+    (first,), (container,) = of_daemon["initContainers"], of_daemon["containers"]
+    assert first["command"] == [MPS_DAEMON, "mount-shm"]
+    assert first["volumeMounts"] == [
+        {"name": "mps", "mountPath": "/mps", "mountPropagation": "Bidirectional"}
+    ]
+    assert container["image"] == of_plugin["containers"][0]["image"]
+    # 'mixed' would be refused by the plugin.
+    env = {item["name"]: item["value"] for item in of_plugin["containers"][0]["env"]}
+    assert (env["MIG_STRATEGY"], env["MPS_ROOT"]) == ("single", ROOT)
+    volumes = {row["name"]: row.get("hostPath") for row in of_plugin["volumes"]}
+    assert volumes["mps-ready"] == {"path": f"{ROOT}/.ready", "type": "File"}
+    for spec in (of_daemon, of_plugin):
+        paths = {row["name"]: row["hostPath"]["path"] for row in spec["volumes"] if "hostPath" in row}
+        mounts = {row["mountPath"]: paths.get(row["name"]) for row in spec["containers"][0]["volumeMounts"]}
+        assert (mounts["/mps"], mounts["/dev/shm"]) == (ROOT, f"{ROOT}/shm")
+    assert serves(f"{MPS_DAEMON}-mps-4", MPS_DAEMON)
 
 
 def test_whole_gpus_need_no_more_than_before() -> None:

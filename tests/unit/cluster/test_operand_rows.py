@@ -86,9 +86,11 @@ def test_the_wanted_state_says_whose_it_is() -> None:
 def test_daemon_sets_go_to_nodes_on_which_other_controllers_wait_for_them() -> None:
     """Behind taints of every key and effect: no toleration matches the beginning of a key alone."""
     files = sorted((repo_root() / "roles/gpu_operands/templates").glob("*.j2"))
+    shares = {"shares": 4, "resource": "nvidia.com/gpu.shared", "strategy": "none"}
     layouts = [
-        {"label": "", "strategy": "none"},
-        {"label": "time-slicing-4", "shares": 4, "resource": "nvidia.com/gpu.shared", "strategy": "none"},
+        {"label": "", "strategy": "none", "sharing": "none"},
+        {**shares, "label": "time-slicing-4", "sharing": "time-slicing"},
+        {**shares, "label": "mps-4", "sharing": "mps"},
     ]
     made = [
         row
@@ -99,4 +101,4 @@ def test_daemon_sets_go_to_nodes_on_which_other_controllers_wait_for_them() -> N
     tolerations = [
         row["spec"]["template"]["spec"]["tolerations"] for row in made if row["kind"] == "DaemonSet"
     ]
-    assert tolerations == [[{"operator": "Exists"}]] * 5
+    assert tolerations == [[{"operator": "Exists"}]] * 8

@@ -9,7 +9,13 @@ import pytest
 from gpusmith.inventory.sharing import check_sharing
 
 SHARED = {"gpusmith_gpu_sharing": "time-slicing"}
+MPS = {"gpusmith_gpu_sharing": "mps", "gpusmith_gpu_shares": 17}
 MIG = {"gpusmith_gpu_sharing": "mig", "gpusmith_gpu_model": "h100-sxm", "gpusmith_gpu_mig_profile": "3g.40gb"}
+
+
+P100 = {
+    "p100": {"name": "P100", "pci_device_id": "15f9", "memory_mib": 16276, "architecture": "pascal"},
+}
 
 
 @pytest.mark.parametrize(
@@ -24,6 +30,10 @@ MIG = {"gpusmith_gpu_sharing": "mig", "gpusmith_gpu_model": "h100-sxm", "gpusmit
         ({**MIG, "gpusmith_gpu_mig_profile": None}, "'gpusmith_gpu_mig_profile' is not set"),
         ({**MIG, "gpusmith_gpu_mig_profile": "3g.39gb"}, "'3g.39gb' is no MIG profile of this GPU"),
         ({**MIG, "gpusmith_gpu_model": "t4"}, "No MIG profiles are known of GPU model 't4'"),
+        ({**MPS, "gpu_operands_device_plugin": "existing"}, "'gpu_operands_device_plugin' is 'existing'"),
+        ({**MPS, "gpusmith_gpu_mig_profile": "3g.40gb"}, "does not share MIG instances by MPS"),
+        ({**MPS, "gpusmith_gpu_model": "v100-sxm2-32"}, "by MPS 'v100-sxm2-32' can have 16"),
+        ({**MPS, "gpusmith_gpu_model": "p100", "gpusmith_gpu_models": P100}, "'p100' is a GPU before Volta"),
         ({"kubernetes_node_labels": {"gpusmith.io/gpu-layout": "time-slicing-4"}}, "which site.yml sets"),
     ],
 )
@@ -40,6 +50,11 @@ def test_refused(values: dict[str, Any], says: str) -> None:
         {},
         SHARED,
         {**SHARED, "gpusmith_gpu_shares": 4},
+        MPS,
+        {**MPS, "gpusmith_gpu_model": "t4"},
+        {**MPS, "gpusmith_gpu_model": "{{ its_model }}"},
+        {**MPS, "gpusmith_gpu_model": "unknown"},  # which is refused
+        {**MPS, "gpusmith_gpu_model": "v100-sxm2-32", "gpusmith_gpu_shares": 16},
         MIG,
         {**MIG, "gpusmith_gpu_model": "{{ its_model }}"},
         {**MIG, "gpusmith_gpu_mig_profile": 2},  # whose type is refused

@@ -11,6 +11,7 @@ from gpusmith.wanted.layouts import (
     Layout,
     asked,
     by_mig,
+    contradictions,
     in_use,
     of_label,
     of_labels,
@@ -24,6 +25,7 @@ HALVES, MEDIA = (
     Layout(2, "nvidia.com/mig-3g.40gb", "3g.40gb"),
     Layout(1, "nvidia.com/mig-1g.10gb.me", "1g.10gb+me"),
 )
+BY_MPS, BY_MPS_AS_GPU = Layout(4, SHARE_RESOURCE, mps=True), Layout(48, GPU_RESOURCE, mps=True)
 NO_MEDIA = Layout(4, "nvidia.com/mig-1g.24gb-me", "1g.24gb-me")
 
 
@@ -40,6 +42,9 @@ def test_shares_are_many_of_few_gpus() -> None:
 
 def test_the_inventory_asks_for_a_layout() -> None:
     assert asked("time-slicing", 4, SHARE_RESOURCE) == SHARED
+    assert asked("mps", 4, SHARE_RESOURCE) == BY_MPS
+    assert BY_MPS.offers(4) == SHARED.offers(4)
+    assert (BY_MPS.words, BY_MPS.sharing) == ("4 shares of each GPU by MPS as 'nvidia.com/gpu.shared'", "mps")
     assert asked("none", 4, SHARE_RESOURCE) == WHOLE, "how many counts only where GPUs are shared"
 
 
@@ -61,7 +66,7 @@ def test_a_site_s_own_model_can_have_instances() -> None:
     ("layout", "label"),
     [
         (WHOLE, ""), (SHARED, "time-slicing-4"), (AS_GPU, "time-slicing-4-as-gpu"), (HALVES, "mig-2x3g.40gb"),
-        (MEDIA, "mig-1x1g.10gb.me"), (NO_MEDIA, "mig-4x1g.24gb-me"),
+        (MEDIA, "mig-1x1g.10gb.me"), (BY_MPS, "mps-4"), (BY_MPS_AS_GPU, "mps-48-as-gpu"), (NO_MEDIA, "mig-4x1g.24gb-me"),
     ],
 )  # fmt: skip
 def test_a_label_says_which(layout: Layout, label: str) -> None:
@@ -75,7 +80,7 @@ def test_a_label_says_which(layout: Layout, label: str) -> None:
         "time-slicing-1",
         "time-slicing-49",
         "time-slicing-4-as-tpu",
-        "mps-4",
+        "mps-49",
         "x",
         "mig-3g.40gb",
         "mig-2x3g",
@@ -102,4 +107,20 @@ def test_daemon_sets_that_are_called_as_ours(name: str, ours: bool) -> None:
 
 
 def test_layouts_with_operands_of_their_own() -> None:
-    assert in_use([SHARED, WHOLE, AS_GPU, SHARED]) == [SHARED, AS_GPU]
+    assert in_use([SHARED, WHOLE, AS_GPU, SHARED, BY_MPS]) == [BY_MPS, SHARED, AS_GPU]
+
+
+@pytest.mark.parametrize(
+    ("layout", "said", "found"),
+    [
+        (BY_MPS, "mps", []),
+        (BY_MPS, "time-slicing", ["sharing by 'time-slicing'"]),
+        (SHARED, "mps", ["sharing by 'mps'"]),
+        (SHARED, None, []),
+    ],
+)
+def test_what_feature_discovery_says_of_another_way(
+    layout: Layout, said: str | None, found: list[str]
+) -> None:
+    labels = {"nvidia.com/gpu.replicas": "4", **({"nvidia.com/gpu.sharing-strategy": said} if said else {})}
+    assert contradictions(labels, layout) == found
