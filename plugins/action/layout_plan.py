@@ -14,7 +14,7 @@ from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import Con
 from gpusmith.change.budget import Rules
 from gpusmith.cluster.api import Object
 from gpusmith.cluster.stamps import LAYOUT
-from gpusmith.expect import mig
+from gpusmith.expect import mig, mps
 from gpusmith.node.records import parse
 from gpusmith.relayout import plan as plans
 from gpusmith.wanted import layouts
@@ -66,7 +66,8 @@ def _astray(wanted: NodeWanted, node: Object, record: Mapping[str, Any]) -> str:
     """How a machine's GPUs are divided in another way than its Node says; nothing of one that was not looked at."""
     if not record:
         return ""
-    want = mig.wanted(wanted, layouts.of_node(node))
-    return "; ".join(
-        problem.cause.removeprefix(f"Node '{wanted.name}': ") for problem in mig.problems(parse(record), want)
-    )
+    seen, layout = parse(record), layouts.of_node(node)
+    found = mig.problems(seen, mig.wanted(wanted, layout))
+    # A daemon that does not run is no matter of the layout.
+    found += [] if layout.mps else mps.left(seen, wanted.name)
+    return "; ".join(problem.cause.removeprefix(f"Node '{wanted.name}': ") for problem in found)

@@ -30,6 +30,12 @@ options:
     elements: str
     default: []
     description: GPUs that stay untouched, by PCI device ids or PCI addresses, as in C(gpusmith_gpus_ignored).
+  mps:
+    type: bool
+    default: false
+    description: >-
+      GPUs are shared by MPS, whose files and compute mode stay. Otherwise its folder C(/run/nvidia/mps) goes, and all GPUs are set to compute mode
+      DEFAULT, since a control daemon that was killed leaves another one.
   look: {type: bool, default: false, description: "Change nothing, as in check mode."}
   bundle: {type: str, default: "", description: The program; set by the action plugin.}
 """
@@ -97,6 +103,7 @@ class Partitions:
             UNITS / UNIT: text if layout else None,
         }
         self._whole = not layout
+        self._mps = ("--mps",) if module.params["mps"] else ()
         self._before: Optional[str] = None
         self._begun = False
 
@@ -108,7 +115,7 @@ class Partitions:
         program, file = folder / "gpu-layout.pyz", folder / "gpu-layout.json"
         program.write_bytes(self._program)
         file.write_text(self._word, encoding="utf-8")
-        return self._run(program, "--check", "--file", str(file))
+        return self._run(program, "--check", *self._mps, "--file", str(file))
 
     def paths(self) -> List[Path]:
         """Files that differ, in the order in which they are written: who is interrupted goes on at the next boot, or run."""
@@ -149,7 +156,7 @@ class Partitions:
         if FILE in paths:
             # A boot in the middle of it makes them whole as well.
             put(FILE, self._word + "\n", 0o644)
-        result = self._run(folder / "gpu-layout.pyz", "--file", str(folder / "gpu-layout.json"))
+        result = self._run(folder / "gpu-layout.pyz", *self._mps, "--file", str(folder / "gpu-layout.json"))
         if self.enabled():
             self._systemctl("disable", "--no-reload", UNIT)
         self._remove()
@@ -225,6 +232,7 @@ def main() -> None:
         argument_spec={
             "layout": {"type": "dict", "default": {}},
             "ignored": {"type": "list", "elements": "str", "default": []},
+            "mps": {"type": "bool", "default": False},
             "look": {"type": "bool", "default": False},
             "bundle": bundle.OPTION,
         },

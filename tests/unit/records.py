@@ -22,6 +22,7 @@ def _gpu(index: int) -> Record:
         "pcie_width": 16, "pcie_width_max": 16, "nvlinks": [True] * 18, "nvlink_mbps": [26562] * 18,
         "fabric_state": "completed", "fabric_status": "success", "error": None,
         "vbios": "96.00.SIM.00.01", "persistence_mode": "enabled", "power_limit_mw": 700000,
+        "compute_mode": "default",
         "unsupported": ["retired_pages"], "unreadable": {},
     }  # fmt: skip
 
@@ -109,6 +110,7 @@ def healthy_record() -> Record:
             )
         },
         "holders": [],
+        "mps": {"controls": [], "left": False},
         "managed_files": {},
         "xids": [],
         "sxids": [],

@@ -12,7 +12,7 @@ from gpusmith.checks.evidence import count_evidence
 from gpusmith.checks.findings import CannotAsk, NotApplicable
 from gpusmith.checks.register import check
 from gpusmith.data.models import Model
-from gpusmith.expect import gpus, mig, versions
+from gpusmith.expect import gpus, mig, mps, versions
 from gpusmith.expect.wanted import all_models
 from gpusmith.node.facts import RESET_STEP, Fleet, NodeFacts, need_answers
 from gpusmith.probe.nvml import Gpu
@@ -261,6 +261,39 @@ def gpu_layout(facts: NodeFacts) -> list[Problem]:
     problems = mig.problems(facts.record, mig.wanted(facts.host, facts.host.layout))
     if not problems:
         need_answers(facts)
+    return problems
+
+
+@check(
+    "nodes.mps",
+    place=76,
+    proves=(
+        "where the layout shares GPUs by MPS, its control daemon runs, and every GPU is in the compute mode in which MPS alone"
+        " computes on it (EXCLUSIVE_PROCESS); elsewhere all are in mode DEFAULT, so that nothing of MPS is left"
+    ),
+    fails_when="no control daemon runs, a GPU is in another compute mode, or does not tell it",
+    do="look at the pod of the control daemon; set a mode that was left with 'nvidia-smi -i GPU -c DEFAULT'",
+    evidence=lambda facts: {
+        "layout": facts.host.layout.name,
+        "compute_modes": {gpu.label: gpu.compute_mode for gpu in facts.record.nvml.gpus},
+        "control_daemons": list(facts.record.mps.controls) if facts.record.mps else None,
+    },
+    managed_only=True,
+)
+def gpu_mps(facts: NodeFacts) -> list[Problem]:
+    """Compute modes and the control daemon are as the node's layout asks for."""
+    problems = mps.problems(facts.record, facts.host)
+    if not problems:
+        need_answers(facts)
+        silent = [
+            gpu.label
+            for gpu in facts.record.nvml.gpus
+            if gpu.compute_mode is None and "compute_mode" not in gpu.unsupported
+        ]
+        if silent:
+            raise CannotAsk(f"Node '{facts.host.name}': {', '.join(silent)} does not tell its compute mode.")
+        if facts.host.layout.mps and facts.record.mps is None:
+            raise CannotAsk(f"Node '{facts.host.name}': whether MPS's control daemon runs is not known.")
     return problems
 
 

@@ -104,6 +104,22 @@ class Gpu:
                 return False
         return True
 
+    def shut(self) -> bool:
+        """Whether its compute mode keeps processes from it."""
+        import pynvml
+
+        try:
+            return bool(pynvml.nvmlDeviceGetComputeMode(self.handle) != pynvml.NVML_COMPUTEMODE_DEFAULT)
+        except pynvml.NVMLError_NotSupported:
+            return False
+
+    def open(self) -> None:
+        """Let all processes compute on it."""
+        import pynvml
+
+        with self._said(f"compute mode of {self.label} cannot be set"):
+            pynvml.nvmlDeviceSetComputeMode(self.handle, pynvml.NVML_COMPUTEMODE_DEFAULT)
+
     # --- as it is wanted ---
 
     def steps(self, layout: GpuLayout) -> list[str]:

@@ -6,6 +6,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import shutil
+import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -13,20 +16,22 @@ from typing import Any
 
 from gpusmith.partition.gpu import REBOOT, Gpu
 from gpusmith.partition.problem import PartitionError
-from gpusmith.probe import layout, library, nvml
+from gpusmith.probe import layout, library, mps, nvml
 
 MARKS = Path("/run/gpusmith/gpu-layout")
 """A file in it is named as the label of the layout that the GPUs have."""
+MPS = Path(mps.ROOT)
 NO_DRIVER = "Install the driver, and load it: a GPU is divided by it."
 
 
-def settle(wanted: layout.GpuLayout, check: bool, done: list[str]) -> bool | None:
+def settle(wanted: layout.GpuLayout, check: bool, done: list[str], by_mps: bool = False) -> bool | None:
     """Make all GPUs so, but for those that are ignored.
 
     Args:
         wanted: how.
         check: only tell what would be done.
         done: is told of each step once it is done.
+        by_mps: their compute mode is that of MPS, and stays.
 
     Returns:
         Whether the GPUs are simulated; None if there is no driver, so that no GPU can be divided.
@@ -55,7 +60,7 @@ def settle(wanted: layout.GpuLayout, check: bool, done: list[str]) -> bool | Non
         hint = NO_DRIVER if error.value == pynvml.NVML_ERROR_DRIVER_NOT_LOADED else REBOOT
         raise PartitionError(f"NVML does not start; it says: {nvml.words(error)}.", hint) from error
     try:
-        _settle_all(wanted, check, done)
+        _settle_all(wanted, check, done, by_mps)
     except pynvml.NVMLError as error:
         raise PartitionError(f"NVML says: {nvml.words(error)}.", REBOOT) from error
     finally:
@@ -64,7 +69,7 @@ def settle(wanted: layout.GpuLayout, check: bool, done: list[str]) -> bool | Non
     return simulated
 
 
-def _settle_all(wanted: layout.GpuLayout, check: bool, done: list[str]) -> None:
+def _settle_all(wanted: layout.GpuLayout, check: bool, done: list[str], by_mps: bool) -> None:
     import pynvml
 
     ignored = {name.lower() for name in wanted.ignored}
@@ -76,6 +81,12 @@ def _settle_all(wanted: layout.GpuLayout, check: bool, done: list[str]) -> None:
         )
     # What cannot be done is found before anything is changed.
     steps = [(gpu, gpu.steps(wanted)) for gpu in gpus]
+    for gpu in gpus:
+        # Who ends MPS's control daemon with SIGKILL leaves that.
+        if not by_mps and gpu.shut():
+            if not check:
+                gpu.open()
+            done.append(f"compute mode of {gpu.label} is set to DEFAULT")
     for gpu, planned in steps:
         if check:
             done += planned
@@ -87,6 +98,7 @@ def main(words: Sequence[str]) -> int:
     """Do what the file says, and print the result as one line of JSON."""
     parser = argparse.ArgumentParser(prog="gpu-layout", description=__doc__)
     parser.add_argument("--check", action="store_true", help="only tell what would be done")
+    parser.add_argument("--mps", action="store_true", help="leave alone what MPS has there")
     parser.add_argument("--file", default=layout.PATH, help="that says how; without it GPUs stay whole")
     options = parser.parse_args(words)
     done: list[str] = []
@@ -99,8 +111,11 @@ def main(words: Sequence[str]) -> int:
                 "Change the layout of this node again, which writes it anew.",
             ) from error
         if not options.check:
+            _without_mps(options.mps)
             _mark(None)
-        simulated = settle(wanted, options.check, done)
+        simulated = settle(wanted, options.check, done, options.mps)
+        if not options.mps:
+            _forget_mps(options.check, done)
         if wanted.profile and not options.check:
             _mark(wanted)
     except PartitionError as error:
@@ -116,6 +131,38 @@ def main(words: Sequence[str]) -> int:
         return 1
     _tell({"changed": bool(done), "done": done, "simulated": simulated})
     return 0
+
+
+def _without_mps(by_mps: bool) -> None:
+    """Leave GPUs to a control daemon that ends, and takes its mode back; whoever waits for it tries again."""
+    controls = () if by_mps or not MPS.is_dir() else mps.gather().controls
+    if controls:
+        raise PartitionError(
+            f"MPS's control daemon runs still, as process {', '.join(map(str, controls))}.",
+            "Its pod ends when the operands leave the node; one of your own ends by 'echo quit | nvidia-cuda-mps-control'.",
+            in_use=True,
+        )
+
+
+def _forget_mps(check: bool, done: list[str]) -> None:
+    """Take away what a control daemon leaves also when it ends as it should: its sockets' folder, and a mount in it."""
+    if not MPS.is_dir():
+        return
+    memory = MPS / "shm"
+    try:
+        while not check and os.path.ismount(memory):
+            subprocess.run(
+                ["umount", str(memory)], check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            )
+        if not check:
+            shutil.rmtree(MPS)
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = getattr(error, "stdout", None) or str(error).encode()
+        raise PartitionError(
+            f"'{MPS}', which MPS left, cannot be removed: {' '.join(said.decode(errors='replace').split())}.",
+            f"See who uses it: 'fuser -vm {memory}'.",
+        ) from error
+    done.append(f"what MPS left in '{MPS}' is removed")
 
 
 def _mark(made: layout.GpuLayout | None) -> None:

@@ -29,6 +29,7 @@ from gpusmith.probe import (
     managed,
     memory,
     module,
+    mps,
     nvml,
     own,
     packages,
@@ -95,6 +96,7 @@ def collect(nvml_timeout_s: float = NVML_TIMEOUT_S) -> Record:
         "marked_files": safely("marked files", managed.marked),
         "trust": safely("trust store", trust.gather),
         "gpu_layout": safely("GPU layout", layout.read),
+        "mps": safely("MPS", mps.gather),
     }
     boots = found["boot"] = safely("boot", boot.gather)
     found["system"] = safely("system", lambda: system.gather(boots))

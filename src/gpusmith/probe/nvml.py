@@ -27,6 +27,7 @@ THROTTLE_REASONS = {
     0x100: "display_clock_setting",
 }
 NO_FUNCTION = "the NVIDIA library has no such function"
+COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "exclusive_process"}
 FABRIC_STATES = {0: "not_supported", 1: "not_started", 2: "in_progress", 3: "completed"}
 
 
@@ -66,6 +67,7 @@ class Gpu:
 
     Attributes:
         instances: that MIG has made; None without MIG mode.
+        compute_mode: how many processes may compute on it: 'default', 'exclusive_process' or 'prohibited'.
         retired_pages: pages of memory that are no longer used, of GPUs that cannot remap rows.
         retirement_pending: more of them wait for the next load of the driver.
         power_limit_mw: that is set now.
@@ -92,6 +94,7 @@ class Gpu:
     mig_mode: str | None = None
     mig_mode_pending: str | None = None
     instances: tuple[Instance, ...] | None = None
+    compute_mode: str | None = None
     pcie_width: int | None = None
     pcie_width_max: int | None = None
     nvlinks: tuple[bool, ...] | None = None
@@ -278,7 +281,9 @@ def _settings(questions: Questions) -> dict[str, Any]:
     import pynvml
 
     persistence = questions.ask("persistence_mode", pynvml.nvmlDeviceGetPersistenceMode)
+    compute = questions.ask("compute_mode", pynvml.nvmlDeviceGetComputeMode)
     return {
+        "compute_mode": None if compute is None else COMPUTE_MODES.get(compute, f"mode {compute}"),
         "vbios": questions.ask("vbios", pynvml.nvmlDeviceGetVbiosVersion),
         "persistence_mode": None if persistence is None else _mode(persistence),
         "power_limit_mw": questions.ask("power_limit", pynvml.nvmlDeviceGetPowerManagementLimit),

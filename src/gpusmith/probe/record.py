@@ -24,6 +24,7 @@ from gpusmith.probe.library import Library
 from gpusmith.probe.log import Log, SwitchXid, Xid
 from gpusmith.probe.memory import Memory
 from gpusmith.probe.module import DriverModule
+from gpusmith.probe.mps import Mps
 from gpusmith.probe.nvml import Nvml
 from gpusmith.probe.packages import Package
 from gpusmith.probe.pci import Pci
@@ -58,6 +59,7 @@ class Record:
         kernels: folders of modules, with the kernels that they are of.
         taken: kernel modules that another node has built.
         gpu_layout: how the machine is to divide its GPUs; None if nothing was asked of it.
+        mps: what of MPS runs; None if that could not be found out, or a record is older.
         allocations: which pods were given which devices; None if the kubelet has no notes of it.
         holders: processes that have a GPU open, and have run for a while; None if that could not be found out.
         own: facts of the site's own, by the file that found them.
@@ -95,6 +97,7 @@ class Record:
     kernels: tuple[Kernel, ...] | None = None
     taken: tuple[Taken, ...] = ()
     gpu_layout: GpuLayout | None = None
+    mps: Mps | None = None
     allocations: Allocations | None = None
     holders: tuple[Holder, ...] | None = None
     managed_files: Mapping[str, str] = field(default_factory=dict)

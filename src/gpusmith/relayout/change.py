@@ -37,9 +37,16 @@ WORDS = Words(
 NOT_OF_LAYOUT = frozenset({"workloads.network", "cluster.labels"})
 """Checks of a node that no layout can be blamed for: it does not go back over them."""
 CURED = frozenset(
-    {"nodes.gpu-layout", "nodes.cdi", "cluster.gpu-layout", "cluster.gpu-capacity", "cluster.labels"}
+    {
+        "nodes.gpu-layout",
+        "nodes.mps",
+        "nodes.cdi",
+        "cluster.gpu-layout",
+        "cluster.gpu-capacity",
+        "cluster.labels",
+    }
 )
-"""Checks that may fail for what a change puts right: a label, or a GPU that somebody divided in another way."""
+"""Checks that may fail for what a change puts right: a label, a GPU that somebody divided in another way, MPS or what it left."""
 
 Divide = Callable[[Mapping[str, Any], bool], Mapping[str, Any]]
 """Runs the module gpu_partitions on the machine: gets its options, and whether it is only to look. A failure has `failed`."""
@@ -158,7 +165,8 @@ class LayoutChange:
         """What is done, or would be, for the GPUs to be divided as a layout has it."""
         file = mig.wanted(self.wanted, layout).file
         asked = {name: getattr(file, name) for name in ("profile", "nvml", "starts")} if file else {}
-        answer = self.divide({"layout": asked, "ignored": list(self.wanted.gpus_ignored)}, look)
+        more = {"ignored": list(self.wanted.gpus_ignored), "mps": layout.mps}
+        answer = self.divide({"layout": asked, **more}, look)
         if answer.get("failed"):
             kind = InUse if answer.get("in_use") else ChangeFailed
             raise kind(

@@ -43,6 +43,8 @@ usage.Devices = Files
 from gpusmith.partition import gpu, run
 gpu.PATIENCE_S = {patience}
 run.MARKS = run.Path({root!r}) / "marks"
+run.MPS = run.Path({root!r}) / "mps"
+run.mps.gather = run.mps.Mps
 """
 
 

@@ -12,7 +12,7 @@ from gpusmith.checks.findings import Outcome
 from gpusmith.checks.whole_cluster import Removed
 from gpusmith.data.monitoring import counters
 from gpusmith.errors import ToolError
-from gpusmith.names import LAYOUT_LABEL, REPLICAS_LABEL
+from gpusmith.names import LAYOUT_LABEL, REPLICAS_LABEL, SHARING_LABEL
 from tests.authorities import authority
 from tests.fleet.prometheus import FakePrometheus, firing
 from tests.unit.checks.world import CLASSES, PODS, QUOTAS, RANGES, SETS, SLICES, World
@@ -279,6 +279,10 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
             "its GPUs will be 3g.40gb (3_SLICE) at 0, 4 after a boot, and are to be whole",
         ),
     ),
+    "nodes.mps": (
+        _gpu("is in compute mode EXCLUSIVE_PROCESS, so that one process alone", compute_mode="exclusive_process"),
+        _gpu("is in compute mode PROHIBITED", compute_mode="prohibited"),
+    ),
     "nodes.services": (
         _in("'kubelet' is inactive", "services", "kubelet", active="inactive"),
         _in("expired on 1970-01-01", "kubernetes", client_expires_unix=1.0),
@@ -427,7 +431,11 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
             "hands out 4 shares of each GPU as 'nvidia.com/gpu.shared', the inventory asks for whole GPUs",
         ),
         Mutation(
-            lambda world: world.node["metadata"]["labels"].update({REPLICAS_LABEL: "2"}), "feature discovery counts other shares"
+            lambda world: world.node["metadata"]["labels"].update({REPLICAS_LABEL: "2"}), "feature discovery says otherwise"
+        ),
+        Mutation(
+            lambda world: world.node["metadata"]["labels"].update({REPLICAS_LABEL: "1", SHARING_LABEL: "mps"}),
+            f"label '{SHARING_LABEL}' is 'mps'"
         ),
     ),
     "cluster.gpu-owners": (

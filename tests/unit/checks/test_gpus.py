@@ -176,6 +176,7 @@ def test_a_canary_of_containerd_is_no_difference() -> None:
     assert "containerd is '2.4.0'" in of_fleet({"gpu-1": {}, "gpu-2": {}}, seen)["gpu-1"]
 
 
+BY_MPS = {"gpusmith_gpu_sharing": "mps", "gpusmith_gpu_shares": 4}
 HALVES = {"gpusmith_gpu_sharing": "mig", "gpusmith_gpu_mig_profile": "3g.40gb"}
 
 
@@ -195,6 +196,51 @@ def test_whose_gpus_do_not_answer_prove_no_layout(facts: Facts) -> None:
     record["nvml"]["gpus"][1].update(error="GPU is lost")
     with pytest.raises(CannotAsk, match=r"see nodes\.nvml"):
         gpus.gpu_layout(facts(record, **HALVES))
+
+
+def by_mps(record: Record, controls: list[int], mode: str = "exclusive_process") -> Record:
+    for gpu in record["nvml"]["gpus"]:
+        gpu.update(compute_mode=mode)
+    record["mps"] = {"controls": controls, "left": True}
+    return record
+
+
+def test_a_node_that_shares_by_mps_has_its_daemon_and_its_mode(facts: Facts, record: Record) -> None:
+    assert failing(facts(by_mps(record, [4711]), **BY_MPS)) == {}
+    (problem,) = gpus.gpu_mps(facts(by_mps(record, []), **BY_MPS))
+    assert "control daemon does not run" in problem.cause
+    assert "-l app.kubernetes.io/name=mps-control-daemon" in problem.next_step
+    record["mps"]["controls"] = [4711]
+    record["nvml"]["gpus"][2]["compute_mode"] = "default"
+    (problem,) = gpus.gpu_mps(facts(record, **BY_MPS))
+    assert "GPU 2" in problem.cause
+    assert "nvidia-smi -i 2 -c EXCLUSIVE_PROCESS" in problem.next_step
+
+
+def test_what_a_killed_daemon_leaves_is_named_with_the_command_that_repairs_it(
+    facts: Facts, record: Record
+) -> None:
+    first, *others = gpus.gpu_mps(facts(by_mps(record, [])))
+    assert len(others) == 3, "one for each GPU"
+    assert "killed" in first.cause
+    assert first.next_step.endswith("run on 'gpu-1': nvidia-smi -i 0 -c DEFAULT")
+
+
+@pytest.mark.parametrize(
+    ("changes", "variables"), [({"compute_mode": None}, {}), ({"error": "GPU is lost"}, {})]
+)
+def test_a_mode_that_is_not_told_is_not_good(
+    facts: Facts, record: Record, changes: dict[str, Any], variables: dict[str, Any]
+) -> None:
+    record["nvml"]["gpus"][1].update(changes)
+    with pytest.raises(CannotAsk):
+        gpus.gpu_mps(facts(record, **variables))
+
+
+def test_records_that_say_nothing_of_mps_prove_nothing(facts: Facts, record: Record) -> None:
+    by_mps(record, [1]).pop("mps")
+    with pytest.raises(CannotAsk, match="is not known"):
+        gpus.gpu_mps(facts(record, **BY_MPS))
 
 
 def test_where_others_divide_gpus_the_step_is_theirs(facts: Facts, record: Record) -> None:

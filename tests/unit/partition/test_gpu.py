@@ -172,8 +172,9 @@ def test_what_went_wrong_is_json_with_a_next_step(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr(run, "MARKS", tmp_path)
+    monkeypatch.setattr(run, "MPS", tmp_path / "mps")
 
-    def settle(_wanted: object, _check: bool, done: list[str]) -> None:
+    def settle(_wanted: object, _check: bool, done: list[str], _by_mps: bool) -> None:
         done.append("a")
         raise PartitionError("It is so.", "Do this.", in_use=True)
 

@@ -88,7 +88,7 @@ class Machine:
         look: bool = False,
     ) -> bool:
         packed = base64.b64encode(b"program").decode()
-        params = {"layout": wanted, "ignored": ignored or [], "look": look, "bundle": packed}
+        params = {"layout": wanted, "ignored": ignored or [], "mps": False, "look": look, "bundle": packed}
 
         def fails(**answer: Any) -> None:
             self.ended = answer

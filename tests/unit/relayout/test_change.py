@@ -114,7 +114,7 @@ def test_gpus_are_divided_before_the_label_says_so_and_made_whole_again(tmp_path
     change = made(tmp_path, gpus=gpus)
     change.apply("mig-2x3g.40gb")
     halves = {"profile": "3g.40gb", "nvml": "3_SLICE", "starts": (0, 4)}
-    assert gpus.asked == [({"layout": halves, "ignored": ["10de:1fb0"]}, False)]
+    assert gpus.asked == [({"layout": halves, "ignored": ["10de:1fb0"], "mps": False}, False)]
     assert change.is_there("mig-2x3g.40gb")
     gpus.there = {}  # somebody destroyed an instance
     assert not change.is_there("mig-2x3g.40gb")
