@@ -1,4 +1,4 @@
-"""A node with shares, as test_7_removal leaves it, gets MIG instances under a pod that has a share, and whole GPUs again."""
+"""A node with shares, as test_7_removal leaves it: instances under a pod that has a share, MPS, and whole GPUs again."""
 
 from __future__ import annotations
 
@@ -156,6 +156,21 @@ def test_instances_come_back_with_the_machine_and_are_put_right(ready_lab: Lab, 
     ready_lab.wait_allocatable({NODE: INSTANCES}, 60)
 
 
+def test_shares_by_mps_come_with_their_daemon_and_are_proved(
+    ready_lab: Lab, eyes: Eyes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    asked = {"gpusmith_gpu_sharing": "mps", "gpusmith_gpu_shares": 2}
+    inventory = sharing(ready_lab, tmp_path_factory.mktemp("mps"), **asked)
+    ended = ready_lab.playbook(*WORDS, inventory=inventory)
+    assert ended.status == 0, str(ended)
+    node = eyes.nodes()[NODE]
+    labels = node["metadata"]["labels"]
+    assert (labels[LAYOUT_LABEL], labels["nvidia.com/gpu.sharing-strategy"]) == ("mps-2", "mps")
+    assert offered(node) == {SHARE_RESOURCE: 8}
+    assert stamp_of(node)["layout"] == "mps-2"
+    assert len(layouts(ready_lab)) == 4
+
+
 def test_gpus_are_whole_again_and_nothing_of_it_is_left(ready_lab: Lab, eyes: Eyes) -> None:
     back = ready_lab.playbook(*WORDS)
     assert back.status == 0, str(back)
@@ -164,11 +179,20 @@ def test_gpus_are_whole_again_and_nothing_of_it_is_left(ready_lab: Lab, eyes: Ey
     assert offered(node) == {GPU_RESOURCE: 4}
     assert "layout" not in stamp_of(node)
     assert layouts(ready_lab) == [], "no node has such a layout any more"
-    looks = f"ls {FILE}; systemctl list-unit-files --no-legend '{UNIT}*'; nvidia-smi -L | grep MIG"
+    looks = f"ls {FILE}; systemctl list-unit-files --no-legend '{UNIT}*'; nvidia-smi -L | grep MIG; ls -d /run/nvidia/mps"
+    looks += "; nvidia-smi --query-gpu=compute_mode --format=csv,noheader | grep -v Default; mount | grep nvidia/mps"
     left = f"{{ {looks}; }} 2>/dev/null || true"
     assert ready_lab.on(NODE, left) == ""
     site = ready_lab.site_ok("-l", NODE)
     assert not site.recap()[NODE]["changed"], str(site)
+
+
+def test_what_a_killed_daemon_of_mps_leaves_is_named_with_its_repair(ready_lab: Lab) -> None:
+    ready_lab.on(NODE, "nvidia-smi -i 1 -c EXCLUSIVE_PROCESS")
+    (found,) = ready_lab.validate_nodes("--limit", NODE).failed()
+    assert (found["id"], "GPU 1" in found["cause"]) == ("nodes.mps", True), found
+    ready_lab.on(NODE, found["next_step"].rpartition(": ")[2])
+    ready_lab.validate_nodes("--limit", NODE).assert_passed()
 
 
 def offered(node: Mapping[str, Any]) -> dict[str, int]:

@@ -25,9 +25,10 @@ def holds_nothing(found: Finding) -> str:
     place=60,
     proves="one pod per free GPU runs at the same time, and all UUIDs are distinct and known to the host; where GPUs are handed"
     " out in shares, one pod per free share, and no GPU serves more pods than it has shares; where they are divided by MIG, one"
-    " pod per free instance, each with its own",
+    " pod per free instance, each with its own. By MPS, all of these pods have a CUDA context at the same time, as its clients,"
+    " and none can have more memory than a share",
     fails_when="a pod gets no GPU, two pods hold the same one (of shared GPUs: more than it has shares), or a pod holds one that"
-    " the host does not know",
+    " the host does not know; by MPS, a pod is no client of it, or gets more memory than a share",
     do="look for a second device plugin or for time slicing; restart the device plugin",
     title="{gpus} pods with one GPU each",
     gpus=ALL,
@@ -39,7 +40,8 @@ def holds_nothing(found: Finding) -> str:
 def run(pods: Pods) -> Judged:
     """Pods that hold their GPUs until the run ends; the evidence says which pod holds which."""
     node = pods.node
-    held = holders.at_once(pods, "hold", holders.PROGRAM, holders.judge_holder)
+    env = {"GPUSMITH_MPS_SHARES": str(node.layout.shares)} if node.layout.mps else {}
+    held = holders.at_once(pods, "hold", holders.PROGRAM, holders.judge_holder, env)
     return judge(node.expected, held, pods.gpus, node.layout, node.offer.physical)
 
 

@@ -261,6 +261,21 @@ def test_a_share_too_many_of_one_gpu_fails_the_run(run: Run, fake_cluster: FakeC
     assert f"{UUIDS[0]} serves 5 of them, {UUIDS[1]} serves 3 of them" in finding.cause
 
 
+def test_by_mps_the_pods_are_told_to_be_its_clients(run: Run, fake_cluster: FakeCluster) -> None:
+    told: dict[str, str] = {}
+
+    def hold(env: dict[str, str], uuids: list[str]) -> Any:
+        told.update(env)
+        return answer(uuid=uuids[0])(env, uuids)
+
+    fake_cluster.answers["hold_gpu.py"] = hold
+    assert outcomes(run(gpu_1=of_shares(replace(LAYOUT, mps=True)))[0]["gpu-1"]) == all_passed()
+    assert told["GPUSMITH_MPS_SHARES"] == "4"
+    told.clear()
+    run(gpu_1=SHARED)
+    assert "GPUSMITH_MPS_SHARES" not in told
+
+
 # --- one pod more ------------------------------------------------------------------------------------------------
 
 

@@ -16,6 +16,7 @@ from typing import Any, Callable
 
 SCHEMA = "gpusmith.workload/1"
 SUCCESS = 0
+OUT_OF_MEMORY = 2
 NOT_SUPPORTED = 801
 ELEMENTS = 1 << 16
 FACTOR = 3.0
@@ -290,6 +291,12 @@ class Nvml:
             found.append((handle, text.value.decode()))
         return found
 
+    def memory(self, gpu: Any) -> int:
+        """Bytes of memory of a GPU, whoever may have how much of it."""
+        found = (ctypes.c_ulonglong * 3)()  # all, free, used
+        self.call("nvmlDeviceGetMemoryInfo", gpu, ctypes.byref(found))
+        return int(found[0])
+
     def instances(self, gpu: Any) -> list[str]:
         """UUIDs of a GPU's MIG devices that are shown in this container; none of a whole one."""
         count, found = ctypes.c_uint(), []
@@ -328,6 +335,38 @@ def nvml_gpus(library: Any = None) -> list[dict[str, Any]]:
         found.extend(parts or [{"uuid": uuid, "minor": minor.value}])
     nvml.end()
     return found
+
+
+def share_by_mps(cuda: Cuda, shares: int, nvml: Any = None) -> dict[str, Any]:
+    """Have a context on the one GPU of this container for as long as the process lives, and no more memory than a share of it.
+
+    Where the GPU is in compute mode EXCLUSIVE_PROCESS, which check nodes.mps sees to, several processes can have one only as
+    clients of MPS. What is not asked: in what part of the GPU it computes.
+
+    Raises:
+        ProgramError: it is no client of MPS, or is not limited.
+    """
+    folder = os.environ.get("CUDA_MPS_PIPE_DIRECTORY")
+    if not folder:
+        raise ProgramError(
+            "the device plugin gave this pod no CUDA_MPS_PIPE_DIRECTORY: it is no client of MPS"
+        )
+    device, uuid, _name = cuda.device(0)
+    cuda.call("cuCtxCreate_v2", ctypes.byref(ctypes.c_void_p()), 0, device)
+    library = Nvml(nvml)
+    (whole,) = [library.memory(handle) for handle, shown in library.gpus() if shown == uuid]
+    library.end()
+    more, pointer = whole // shares * 21 // 20, ctypes.c_uint64()
+    code = cuda.code("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(more))
+    if code == SUCCESS:
+        cuda.call("cuMemFree_v2", pointer)
+        raise ProgramError(
+            f"a pod with one of {shares} shares of {uuid} could have {more >> 20} MiB of its {whole >> 20} MiB:"
+            " MPS does not limit it"
+        )
+    if code != OUT_OF_MEMORY:
+        raise ProgramError(f"cuMemAlloc_v2 answers {cuda.error_name(code)}")
+    return {"pipe_directory": folder, "refused_mib": more >> 20, "of_mib": whole >> 20}
 
 
 def report(result: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Holds one GPU: reports its UUID by NVML and by CUDA, then waits until it is ended."""
+"""Holds one GPU: reports its UUID by NVML and by CUDA, by MPS computes on it as well, then waits until it is ended."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def work(library: Any = None, nvml: Any = None) -> dict[str, Any]:
         raise ProgramError(
             f"a pod with one GPU sees {[gpu['uuid'] for gpu in shown]} by NVML and {seen} by CUDA"
         )
-    return {"simulated": is_simulated, "not_executed": [], **shown[0]}
+    shares = int(os.environ.get("GPUSMITH_MPS_SHARES", "0"))
+    mps = {"mps": gpu_driver.share_by_mps(cuda, shares, nvml)} if shares else {}
+    return {"simulated": is_simulated, "not_executed": [], **shown[0], **mps}
 
 
 def main() -> None:

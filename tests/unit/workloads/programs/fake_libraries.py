@@ -23,6 +23,7 @@ class FakeCuda:
         under_load: code of a launch of the kernel that makes load.
         name: of its devices.
         count: of its devices.
+        limit: bytes that one allocation may have; None for all that are asked for.
     """
 
     def __init__(
@@ -34,7 +35,9 @@ class FakeCuda:
         under_load: int = 0,
         name: str = "fake",
         count: int = 2,
+        limit: int | None = None,
     ) -> None:
+        self.limit = limit
         self.under_load, self.name, self.count = under_load, name, count
         self.fake_marker, self.works, self.spoils = simulated, works, spoils
         self.launch = launch if launch is not None else (801 if simulated else 0)
@@ -85,10 +88,13 @@ class FakeCuda:
 
     def do_cuCtxSynchronize(self) -> None: ...
 
-    def do_cuMemAlloc_v2(self, out: Any, size: Any) -> None:
+    def do_cuMemAlloc_v2(self, out: Any, size: Any) -> int:
+        if self.limit is not None and size.value > self.limit:
+            return 2
         at = 4096 * (len(self.memory) + 1)
         self.memory[at] = bytearray(size.value)
         self.put(out, at)
+        return 0
 
     def do_cuMemFree_v2(self, pointer: Any) -> None:
         del self.memory[pointer.value]
@@ -183,6 +189,10 @@ class FakeNvml:
         if handle.value != 1 or index not in self.parts:
             return 6
         out._obj.value = 100 + index
+        return 0
+
+    def nvmlDeviceGetMemoryInfo(self, handle: Any, out: Any) -> int:
+        out._obj[0] = 80 << 20
         return 0
 
     def nvmlDeviceGetMinorNumber(self, handle: Any, out: Any) -> int:

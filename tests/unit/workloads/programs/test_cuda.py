@@ -155,3 +155,40 @@ def test_a_mig_device_more_or_another_is_named(load: Any, uuids: list[str]) -> N
             load("hold_gpu").work(
                 FakeCuda(simulated=True, name=PART, count=1), FakeNvml(["GPU-whole"], parts=parts)
             )
+
+
+# --- MPS -------------------------------------------------------------------------------------------------------------
+
+CLIENT = {"GPUSMITH_MPS_SHARES": "4", "CUDA_MPS_PIPE_DIRECTORY": "/mps/nvidia.com/gpu.shared/pipe"}
+
+
+def hold(load: Any, monkeypatch: pytest.MonkeyPatch, cuda: FakeCuda, **changes: str) -> Any:
+    for name, value in {**CLIENT, **changes}.items():
+        monkeypatch.setenv(name, value)
+    uuid = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
+    return load("hold_gpu").work(cuda, FakeNvml([uuid]))
+
+
+def test_a_pod_by_mps_has_a_context_and_no_more_than_its_share(
+    load: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cuda = FakeCuda(simulated=True, count=1, limit=20 << 20)
+    found = hold(load, monkeypatch, cuda)
+    assert found["mps"] == {
+        "pipe_directory": CLIENT["CUDA_MPS_PIPE_DIRECTORY"], "refused_mib": 21, "of_mib": 80
+    }  # fmt: skip
+    assert "cuCtxCreate_v2" in cuda.calls
+    assert "cuCtxDestroy_v2" not in cuda.calls, "it keeps it while the others come"
+
+
+def test_a_pod_that_is_no_client_or_not_limited_fails(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = FakeCuda(simulated=True, count=1)
+    with pytest.raises(Exception, match="could have 21 MiB of its 80 MiB: MPS does not limit it"):
+        hold(load, monkeypatch, free)
+    assert not free.memory
+    with pytest.raises(Exception, match="no CUDA_MPS_PIPE_DIRECTORY"):
+        hold(load, monkeypatch, FakeCuda(simulated=True, count=1), CUDA_MPS_PIPE_DIRECTORY="")
+    busy = FakeCuda(simulated=True, count=1)
+    monkeypatch.setattr(busy, "do_cuCtxCreate_v2", lambda *_: 46)
+    with pytest.raises(Exception, match="cuCtxCreate_v2 answers"):
+        hold(load, monkeypatch, busy)
