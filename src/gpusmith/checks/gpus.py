@@ -272,7 +272,7 @@ def gpu_layout(facts: NodeFacts) -> list[Problem]:
         " computes on it (EXCLUSIVE_PROCESS); elsewhere all are in mode DEFAULT, so that nothing of MPS is left"
     ),
     fails_when="no control daemon runs, a GPU is in another compute mode, or does not tell it",
-    do="look at the pod of the control daemon; set a mode that was left with 'nvidia-smi -i GPU -c DEFAULT'",
+    do="look at the pod of the control daemon; set a mode that was left to DEFAULT, with the command that the finding has",
     evidence=lambda facts: {
         "layout": facts.host.layout.name,
         "compute_modes": {gpu.label: gpu.compute_mode for gpu in facts.record.nvml.gpus},

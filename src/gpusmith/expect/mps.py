@@ -10,6 +10,7 @@ from gpusmith.data.operands import MPS_DAEMON
 from gpusmith.probe.nvml import Gpu
 from gpusmith.probe.record import Record
 from gpusmith.problems import Problem
+from gpusmith.wanted import layouts
 from gpusmith.wanted.node import NodeWanted
 
 DEFAULT, EXCLUSIVE = "default", "exclusive_process"
@@ -36,13 +37,12 @@ def left(record: Record, node: str) -> list[Problem]:
 
 def of_layout(record: Record, host: NodeWanted) -> list[Problem]:
     """A control daemon that does not run, and GPUs that it does not have to itself."""
-    at = f"-n {host.operands.namespace}"
-    of_it = f"-l app.kubernetes.io/name={MPS_DAEMON} --field-selector spec.nodeName={host.node_name}"
+    name = layouts.daemon_set(MPS_DAEMON, host.layout)
     if record.mps is not None and not record.mps.controls:
         return [
             Problem(
                 f"Node '{host.name}': MPS's control daemon does not run, so that no pod with a share can use its GPU.",
-                f"Look at its pod: kubectl {at} get pods -o wide {of_it}",
+                f"Look at the node's pod of '{name}': kubectl -n {host.operands.namespace} get pods -o wide",
                 {"compute_modes": {gpu.label: gpu.compute_mode for gpu in record.nvml.gpus}},
             )
         ]

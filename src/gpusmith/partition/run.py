@@ -139,7 +139,7 @@ def _without_mps(by_mps: bool) -> None:
     if controls:
         raise PartitionError(
             f"MPS's control daemon runs still, as process {', '.join(map(str, controls))}.",
-            "Its pod ends when the operands leave the node; one of your own ends by 'echo quit | nvidia-cuda-mps-control'.",
+            "Its pod ends when the operands leave the node; one of your own ends by its command 'quit'.",
             in_use=True,
         )
 
@@ -160,7 +160,7 @@ def _forget_mps(check: bool, done: list[str]) -> None:
         said = getattr(error, "stdout", None) or str(error).encode()
         raise PartitionError(
             f"'{MPS}', which MPS left, cannot be removed: {' '.join(said.decode(errors='replace').split())}.",
-            f"See who uses it: 'fuser -vm {memory}'.",
+            f"See who has files open in '{memory}', and end them.",
         ) from error
     done.append(f"what MPS left in '{MPS}' is removed")
 

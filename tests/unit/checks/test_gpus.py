@@ -209,7 +209,7 @@ def test_a_node_that_shares_by_mps_has_its_daemon_and_its_mode(facts: Facts, rec
     assert failing(facts(by_mps(record, [4711]), **BY_MPS)) == {}
     (problem,) = gpus.gpu_mps(facts(by_mps(record, []), **BY_MPS))
     assert "control daemon does not run" in problem.cause
-    assert "-l app.kubernetes.io/name=mps-control-daemon" in problem.next_step
+    assert "pod of 'mps-control-daemon-mps-4'" in problem.next_step
     record["mps"]["controls"] = [4711]
     record["nvml"]["gpus"][2]["compute_mode"] = "default"
     (problem,) = gpus.gpu_mps(facts(record, **BY_MPS))
