@@ -296,6 +296,7 @@ def test_a_taint_that_an_adopted_node_had_stays_when_it_is_given_back() -> None:
 # --- layouts ----------------------------------------------------------------------------------------------------------
 
 SHARED, HALVES = Layout(4, SHARE_RESOURCE), instances("3g.40gb", 2)
+BY_MPS = Layout(4, SHARE_RESOURCE, mps=True)
 HOLDS = {
     "/api/v1/namespaces/team/pods/job": {
         "metadata": {"name": "job", "namespace": "team"},
@@ -318,6 +319,9 @@ HOLDS = {
         ("by-hand", [], {}, WHOLE, "by-hand"),
         ("", [STARTUP], {}, HALVES, ""),
         ("mig-2x3g.40gb", [STARTUP], {}, WHOLE, "mig-2x3g.40gb"),
+        # A new node may begin with MPS; what MPS leaves on the machine is taken away by the change alone.
+        ("", [STARTUP], {}, BY_MPS, "mps-4"),
+        ("mps-4", [STARTUP], {}, WHOLE, "mps-4"),
         ("mig-2x3g.40gb", [], {}, HALVES, "mig-2x3g.40gb"),
     ],
 )
@@ -331,9 +335,7 @@ def test_gpus_are_divided_only_where_no_pod_can_hold_one(
     assert not state.problem
     if not check:
         assert memory.objects["/api/v1/nodes/gpu-1"]["metadata"]["labels"].get(LAYOUT_LABEL, "") == label
-    told = {("", "time-slicing-4"): f"{LAYOUT_LABEL}=time-slicing-4"}.get(
-        (now, label), f"{LAYOUT_LABEL} is removed"
-    )
+    told = f"{LAYOUT_LABEL}={label}" if label else f"{LAYOUT_LABEL} is removed"
     assert state.changes.get("labels", []) == ([told] if now != label else [])
     kept = label != wanted.label
     assert bool(state.notes) is kept
