@@ -278,4 +278,10 @@ def _without_free_gpus(view: NodeView, host: NodeWanted) -> NotTested | None:
             f"Not tested: all {count} {view.layout.things} of node '{view.name}' are busy, held by {held}.",
             False,
         )
+    if view.layout.mps and (busy := view.busy(offers)):
+        return NotTested(
+            f"Not tested: {', '.join(busy)} on node '{view.name}' may be clients of MPS. It serves one user (UID) at a time, and"
+            " the suite's programs, which run as one of their own, would wait for them.",
+            False,
+        )
     return None

@@ -276,6 +276,12 @@ def test_by_mps_the_pods_are_told_to_be_its_clients(run: Run, fake_cluster: Fake
     assert "GPUSMITH_MPS_SHARES" not in told
 
 
+def test_by_mps_nobody_waits_for_programs_of_another_user(run: Run) -> None:
+    found = run(gpu_1=of_shares(replace(LAYOUT, mps=True), **held(1)))[0]["gpu-1"]
+    assert "team/train-0 on node 'gpu-1' may be clients of MPS" in found.findings["workloads.cuda"].cause
+    assert not found.tested
+
+
 # --- one pod more ------------------------------------------------------------------------------------------------
 
 
