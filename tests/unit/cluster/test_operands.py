@@ -36,7 +36,7 @@ PLUGIN = "registry.example/nvidia/k8s-device-plugin:v0.19.0"
             "nvidia-device-plugin",
         ),
         ({"image": PLUGIN, "command": ["config-manager"]}, ""),
-        ({"image": PLUGIN, "command": ["mps-control-daemon"]}, ""),
+        ({"image": PLUGIN, "command": ["mps-control-daemon"]}, "mps-control-daemon"),
         ({"image": "nvcr.io/nvidia/gpu-feature-discovery:v0.8.2"}, "gpu-feature-discovery"),
         ({"image": "registry.k8s.io/nfd/node-feature-discovery:v0.18.3"}, "node-feature-discovery"),
         ({"image": "nvcr.io/nvidia/gpu-operator:v25.3.0"}, "gpu-operator"),
