@@ -196,6 +196,13 @@ COMPONENTS: tuple[Component, ...] = (
         variables={PROMETHEUS_VERSION: "{number}"},
         pages=("github.com/prometheus/alertmanager/ui/app/dist/index.html",),
     ),
+    Component(
+        "dra-driver-nvidia-gpu",
+        "sigs.k8s.io/dra-driver-nvidia-gpu",
+        cgo=True,
+        cgo_ldflags=DLOPEN_LDFLAGS,
+        variables={"sigs.k8s.io/dra-driver-nvidia-gpu/internal/info.version": "{version}"},
+    ),
     Component("dcgm-exporter", "github.com/NVIDIA/go-nvml", cgo=True, cgo_ldflags=DLOPEN_LDFLAGS),
 )
 
