@@ -20,7 +20,7 @@ from gpusmith.cluster import condition, dra, leftovers, maintenance, node_metada
 from gpusmith.cluster.api import CONFLICT, MISSING, ApiRefused, Cluster, Object
 from gpusmith.cluster.holders import Holder, holders
 from gpusmith.cluster.retries import PASSING
-from gpusmith.cluster.views import NODES, is_cordoned, node_path, offered
+from gpusmith.cluster.views import is_cordoned, node_path, nodes_of, offered
 from gpusmith.data.operands import DEVICE_PLUGIN
 from gpusmith.errors import GpusmithError
 from gpusmith.names import (
@@ -92,7 +92,7 @@ class NodeObject:
     def _admission(self, entry: Ledger, write: bool) -> str:
         """One worker at a time: two that count the same GPUs would go out together."""
         with self._alone():
-            nodes = {row["metadata"]["name"]: row for row in self.cluster.items(NODES)}
+            nodes = {row["metadata"]["name"]: row for row in nodes_of(self.cluster)}
             mine = nodes.get(self.name)
             if mine is None:
                 raise GpusmithError(
@@ -248,7 +248,7 @@ class NodeObject:
             self.cluster.apply(node_path(self.name), body, MANAGER)
 
     def must_have_operands(self, layout: Layout) -> None:
-        """Refuse a layout that no device plugin of ours serves."""
+        """Refuse a layout that no operand of ours serves."""
         name = layouts.daemon_set(DEVICE_PLUGIN, layout)
         found = self.cluster.items("/apis/apps/v1/daemonsets", fieldSelector=f"metadata.name={name}")
         if not any((row["metadata"].get("labels") or {}).get(MANAGED_BY) == MANAGER for row in found):
@@ -259,8 +259,10 @@ class NodeObject:
 
     def allocatable(self) -> int:
         """GPUs that it offers to the scheduler."""
-        node = self.node()
-        return gpus_of(offered(node), layouts.of_node(node).offers(self.members[self.name]))
+        return sum(
+            gpus_of(offered(node), layouts.of_node(node).offers(self.members[self.name]))
+            for node in nodes_of(self.cluster, self.name)
+        )
 
 
 def _title(pod: Object) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpusmith.cluster.api import Cluster
-from gpusmith.cluster.views import NODES, offered, readiness
+from gpusmith.cluster.views import nodes_of, offered, readiness
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 from gpusmith.wanted import layouts
 from gpusmith.wanted.offers import gpus_of
@@ -73,7 +73,7 @@ def wait_for(
     spare: Mapping[str, str],
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, Offered]:
-    """What was seen last, by name of the node; one list call per look answers for all.
+    """What was seen last, by name of the node; one look at the cluster answers for all.
 
     Args:
         cluster: the API.
@@ -86,7 +86,7 @@ def wait_for(
     found: dict[str, Offered] = {}
 
     def look() -> Done[None] | NotYet:
-        nodes = {row["metadata"]["name"]: row for row in cluster.items(NODES)}
+        nodes = {row["metadata"]["name"]: row for row in nodes_of(cluster)}
         for name, gpus in expected.items():
             found[name] = compare(nodes.get(name), gpus, labels, spare.get(name, ""))
         late = [f"{name}: {row.seen}" for name, row in found.items() if not (row.reached or row.next_step)]

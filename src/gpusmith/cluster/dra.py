@@ -10,7 +10,8 @@ from typing import Any
 from gpusmith.cluster.api import FORBIDDEN, ApiRefused, Object
 from gpusmith.cluster.lists import Lists
 
-API = "/apis/resource.k8s.io/v1"
+VERSION = "resource.k8s.io/v1"
+API = f"/apis/{VERSION}"
 CLAIMS = f"{API}/resourceclaims"
 SLICES = f"{API}/resourceslices"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gpusmith.cluster.api import ApiRefused, Cluster, Object
-from gpusmith.cluster.views import NODES, is_cordoned, told_of
+from gpusmith.cluster.views import is_cordoned, nodes_of, told_of
 from gpusmith.errors import Refusal
 from gpusmith.expect.identity import Machine, Nodes
 from gpusmith.probe.kubernetes import digests
@@ -40,7 +40,7 @@ def nodes_for(cluster: Cluster, machines: Iterable[Machine]) -> Seen:
         ToolError: the cluster does not answer, or does not list its nodes.
     """
     machines = list(machines)
-    rows = {row["metadata"]["name"]: row for row in cluster.items(NODES)}
+    rows = {row["metadata"]["name"]: row for row in nodes_of(cluster)}
     lost = any(machine.name is not None and machine.node not in rows for machine in machines)
     nodes = Nodes(
         {name: told_of(row) for name, row in rows.items()},

@@ -223,7 +223,7 @@ def make_stamp(facts: Mapping[str, Any], time_text: str, node: Node | None = Non
     layout = layouts.of_node(node) if node else layouts.WHOLE
     stamp = {
         **{key: facts.get(key) for key in keys},
-        **({LAYOUT: layout.name} if layout.shared else {}),
+        **({LAYOUT: layout.name} if layout.label else {}),
         "time": time_text,
         "since": since or time_text,
     }

@@ -8,15 +8,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpusmith.cluster import operands
+from gpusmith.cluster import dra, operands
 from gpusmith.cluster.api import Object
 from gpusmith.cluster.dra import NO_CLAIMS, Claims, DraDevice, Kind
 from gpusmith.cluster.holders import Holder, finished, holders, quantity
+from gpusmith.cluster.lists import Lists
 from gpusmith.cluster.plugin_strategy import by_cdi
 from gpusmith.cluster.tenants import Tenant, tenant_of
 from gpusmith.data.operands import DEVICE_PLUGIN, FEATURE_DISCOVERY
 from gpusmith.expect.identity import Told
-from gpusmith.names import CONDITION, PRESENT_LABEL
+from gpusmith.names import CONDITION, DEVICE_CLASS, GPU_RESOURCE, PRESENT_LABEL
 from gpusmith.wanted import layouts
 from gpusmith.wanted.layouts import Layout
 from gpusmith.wanted.offers import Offer, Offers, gpus_of, is_gpu, strange
@@ -156,8 +157,11 @@ class NodeView:
         return tuple(holder for holder in self.holders if holder.devices)
 
     def free(self, offer: Offer) -> int:
-        """How many of a resource a pod could still get of the device plugin; what pods hold by claims is not the plugin's."""
-        held = sum(holder.counts.get(offer.resource, 0) for holder in self.holders)
+        """How many of a resource a pod could still get; what pods hold by claims is none of the device plugin's."""
+        held = sum(
+            holder.claimed if self.layout.by_claims else holder.counts.get(offer.resource, 0)
+            for holder in self.holders
+        )
         return max(0, self.allocatable.get(offer.resource, 0) - held)
 
     def busy(self, offers: Offers) -> dict[str, int]:
@@ -181,16 +185,23 @@ class NodeView:
             return f"offers {', '.join(parts)}"
         return f"divides each GPU into {shares} shares" if shares not in (1, self.layout.shares) else ""
 
+    def of_plugin(self, offers: Offers) -> int:
+        """How many GPUs the device plugin offers; where pods get them by claims, there is to be none."""
+        # The kubelet names what a plugin offered for five minutes after it has left, without any to allocate.
+        return (
+            self.allocatable.get(GPU_RESOURCE, 0) if self.layout.by_claims else gpus_of(self.capacity, offers)
+        )
+
     def offered_twice(self, offers: Offers, gpus: int) -> int:
         """How many GPUs the device plugin and drivers of Dynamic Resource Allocation offer beyond those that the node has."""
         if not self.claimable:
             return 0
-        return max(0, gpus_of(self.capacity, offers) + len(self.claimable) - gpus)
+        return max(0, self.of_plugin(offers) + len(self.claimable) - gpus)
 
     def lent_twice(self, offers: Offers, gpus: int) -> tuple[Holder, ...]:
         """Pods that hold, by claims or by other resources, GPUs that the device plugin may give out once more."""
         claimed = self.offered_twice(offers, gpus) > 0
-        all_whole = gpus_of(self.capacity, offers) >= gpus
+        all_whole = self.of_plugin(offers) >= gpus
         return tuple(
             holder
             for holder in self.holders
@@ -208,6 +219,38 @@ def offered(node: Mapping[str, Any], part: str = "allocatable") -> dict[str, int
     rows = (node.get("status") or {}).get(part) or {}
     counts = {name: quantity(value) for name, value in rows.items() if is_gpu(name)}
     return {name: count for name, count in counts.items() if count is not None}
+
+
+def counted(node: Object, claims: Claims) -> Object:
+    """A Node with GPUs by claims among what it offers: the kubelet counts what device plugins offer, and no ResourceSlices.
+
+    Args:
+        node: the object.
+        claims: with what DRA drivers offer on it.
+    """
+    if not layouts.of_node(node).by_claims:
+        return node
+    found = claims.offers.get(node["metadata"]["name"], ())
+    count = sum(device.driver == DEVICE_CLASS and device.kind is Kind.GPU for device in found)
+    status = node.get("status") or {}
+    more = {
+        part: {**(status.get(part) or {}), DEVICE_CLASS: str(count)} for part in ("capacity", "allocatable")
+    }
+    return {**node, "status": {**status, **more}}
+
+
+def nodes_of(cluster: Lists, name: str = "") -> list[Object]:
+    """Nodes as `counted` has them: one list, and one of ResourceSlices if one of them needs it.
+
+    Args:
+        cluster: the API.
+        name: of one Node; empty for all.
+    """
+    nodes = cluster.items(NODES, **({"fieldSelector": f"metadata.name={name}"} if name else {}))
+    if not any(layouts.of_node(node).by_claims for node in nodes):
+        return nodes
+    claims = dra.read(cluster, (), name, offers=True)
+    return [counted(node, claims) for node in nodes]
 
 
 def gpu_mark(labels: Mapping[str, str]) -> str:
@@ -240,6 +283,7 @@ def view_of(
     node: Object, pods: Iterable[Object], operands_namespace: str, claims: Claims = NO_CLAIMS
 ) -> NodeView:
     """A node and its pods, from the API's own data."""
+    node = counted(node, claims)
     metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
     # What a validation has said must not decide the next one.
     conditions = {row["type"]: row for row in status.get("conditions") or [] if row["type"] != CONDITION}

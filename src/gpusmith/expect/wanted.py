@@ -218,7 +218,8 @@ def baseline_of(host: NodeWanted, files: Files | None = None) -> Baseline:
 
 def cdi_of(host: NodeWanted) -> Cdi:
     """What a host's inventory says of CDI."""
-    ours = DEVICE_PLUGIN in host.operands.ours
+    # NVIDIA's DRA driver writes a specification for each claim, and none before.
+    ours = DEVICE_PLUGIN in host.operands.ours and not host.layout.by_claims
     return Cdi(
         host.name,
         host.toolkit.cdi_spec,

@@ -14,7 +14,7 @@ from gpusmith.inventory.target import on_hosts
 from gpusmith.inventory.templates import has_open
 from gpusmith.inventory.values import whole
 from gpusmith.names import LAYOUT_LABEL
-from gpusmith.wanted.layouts import MIG, MPS, NONE, by_mig
+from gpusmith.wanted.layouts import DRA, MIG, MPS, NONE, by_mig
 from gpusmith.wording import quoted
 
 SHARING, SHARES, RESOURCE = "gpusmith_gpu_sharing", "gpusmith_gpu_shares", "gpusmith_gpu_share_resource"
@@ -119,6 +119,12 @@ def _both(values: Values) -> bool:
     return values.get(SHARING) == MPS and bool(values.get(PROFILE))
 
 
+def _parted(values: Values) -> bool:
+    return values.get(SHARING) == DRA and any(
+        values.get(name) is not None for name in (SHARES, RESOURCE, PROFILE)
+    )
+
+
 def _by_hand(values: Values) -> bool:
     labels = values.get(LABELS)
     return isinstance(labels, Mapping) and LAYOUT_LABEL in labels
@@ -145,6 +151,13 @@ REFUSALS: tuple[tuple[Refusal, Callable[[Values], bool]], ...] = (
             f"Take '{PROFILE}' out, or set '{SHARING}: {MIG}'.",
         ),
         _both,
+    ),
+    (
+        Refusal(
+            f"'{SHARING}' is '{DRA}', which hands out whole GPUs, and '{SHARES}', '{RESOURCE}' or '{PROFILE}' is set.",
+            "Take these out where GPUs are handed out by claims.",
+        ),
+        _parted,
     ),
     (
         Refusal(

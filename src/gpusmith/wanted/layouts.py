@@ -4,7 +4,7 @@ Shares by time-slicing are the device plugin's: it lists each GPU several times,
 memory and without isolation of faults (k8s-device-plugin 0.19.0, 'Shared Access to GPUs' in README.md). Those by MPS are listed
 alike; a control daemon of the layout lets pods compute at the same time, each with a part of memory and multiprocessors.
 Instances by MIG are the GPU's own, made on the machine (gpusmith/partition), each with memory and compute units that no other
-uses.
+uses. By DRA, pods get whole GPUs by ResourceClaims, and NVIDIA's DRA driver serves the node instead of the device plugin.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from typing import Any
 
 from gpusmith.data import mig, models
 from gpusmith.data.mig import Partitioning, Placement
-from gpusmith.data.operands import DEVICE_PLUGIN, FEATURE_DISCOVERY, MPS_DAEMON
+from gpusmith.data.operands import DEVICE_PLUGIN, DRA_DRIVER, FEATURE_DISCOVERY, MPS_DAEMON
 from gpusmith.errors import InputError
 from gpusmith.names import (
+    DEVICE_CLASS,
     GPU_RESOURCE,
     LAYOUT_LABEL,
     MIG_RESOURCES,
@@ -29,7 +30,7 @@ from gpusmith.names import (
 )
 from gpusmith.wanted.offers import Offer
 
-NONE, TIME_SLICING, MPS, MIG = "none", "time-slicing", "mps", "mig"
+NONE, TIME_SLICING, MPS, MIG, DRA = "none", "time-slicing", "mps", "mig", "dra"
 FEWEST, MOST = 2, 48
 """Shares of a GPU. By time-slicing the plugin has no bound; more pods than that on one GPU do no work. MPS takes no more."""
 RESOURCES = (GPU_RESOURCE, SHARE_RESOURCE)
@@ -51,7 +52,7 @@ class Layout:
 
     Attributes:
         shares: pods that one GPU serves at the same time, a share or an instance each; 1 for whole GPUs.
-        resource: that pods ask for.
+        resource: that pods ask for; the device class of a claim where they get GPUs by claims.
         profile: of the instances that MIG divides each GPU into, all of one size; empty without MIG.
         mps: whether the pods of a GPU are clients of MPS.
     """
@@ -67,8 +68,15 @@ class Layout:
         return self.shares > 1 or bool(self.profile)
 
     @property
+    def by_claims(self) -> bool:
+        """Whether pods get GPUs by ResourceClaims, from NVIDIA's DRA driver."""
+        return self.resource == DEVICE_CLASS
+
+    @property
     def label(self) -> str:
-        """Value of a node's label, and end of the names of the operands that serve it; empty for whole GPUs."""
+        """Value of a node's label, and end of the names of operands that serve it; empty for whole GPUs by the device plugin."""
+        if self.by_claims:
+            return DRA
         if self.profile:
             return f"{MIG}-{self.shares}x{_in_names(self.profile)}"
         if not self.shared:
@@ -83,6 +91,8 @@ class Layout:
     @property
     def sharing(self) -> str:
         """Value of the inventory's 'gpusmith_gpu_sharing'."""
+        if self.by_claims:
+            return DRA
         if self.profile:
             return MIG
         if self.mps:
@@ -118,6 +128,8 @@ class Layout:
         """For sentences."""
         if self.profile:
             return f"{self.shares} MIG instances {self.profile} of each GPU"
+        if self.by_claims:
+            return "whole GPUs by ResourceClaims"
         by = " by MPS" if self.mps else ""
         return f"{self.shares} shares of each GPU{by} as '{self.resource}'" if self.shared else "whole GPUs"
 
@@ -131,6 +143,8 @@ class Layout:
 
 
 WHOLE = Layout()
+CLAIMS = Layout(resource=DEVICE_CLASS)
+"""Whole GPUs by DRA."""
 
 
 def instances(profile: str, shares: int) -> Layout:
@@ -140,6 +154,8 @@ def instances(profile: str, shares: int) -> Layout:
 
 def asked(sharing: str, shares: int, resource: str) -> Layout:
     """A layout by the inventory's variables 'gpusmith_gpu_sharing', '_shares' and '_share_resource'."""
+    if sharing == DRA:
+        return CLAIMS
     return Layout(shares, resource, mps=sharing == MPS) if sharing in (TIME_SLICING, MPS) else WHOLE
 
 
@@ -182,8 +198,8 @@ def _in_names(profile: str) -> str:
 
 def of_label(value: str) -> Layout | None:
     """A layout by its label; None if it is none of ours."""
-    if not value:
-        return WHOLE
+    if value in ("", DRA):
+        return CLAIMS if value else WHOLE
     if matched := MIG_LABEL.fullmatch(value):
         return instances(re.sub(r"\.(?=me$)", "+", matched[2]), int(matched[1]))
     matched = LABEL.fullmatch(value)
@@ -236,8 +252,15 @@ def contradictions(labels: Mapping[str, str], layout: Layout) -> list[str]:
 
 
 def daemon_set(name: str, layout: Layout) -> str:
-    """The DaemonSet that runs one of our operands on nodes of a layout; only what divides GPUs has one for each."""
-    return f"{name}-{layout.label}" if layout.shared and name in OF_LAYOUTS else name
+    """The DaemonSet that runs one of our operands on nodes of a layout; only what hands out GPUs has one for each."""
+    if layout.by_claims and name == DEVICE_PLUGIN:
+        return DRA_DRIVER
+    return f"{name}-{layout.label}" if layout.label and name in OF_LAYOUTS else name
+
+
+def operand(name: str, layout: Layout) -> str:
+    """What runs on nodes of a layout in the place of one of our operands, by 'app.kubernetes.io/name' of its pods."""
+    return DRA_DRIVER if layout.by_claims and name == DEVICE_PLUGIN else name
 
 
 def serves(daemon_set: str, component: str) -> bool:
@@ -250,4 +273,4 @@ def serves(daemon_set: str, component: str) -> bool:
 
 def in_use(layouts: Iterable[Layout]) -> list[Layout]:
     """Those that need operands of their own, each once."""
-    return sorted({row for row in layouts if row.shared}, key=lambda row: row.label)
+    return sorted({row for row in layouts if row.label}, key=lambda row: row.label)

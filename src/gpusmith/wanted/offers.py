@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpusmith.names import GPU_RESOURCE
+from gpusmith.names import DEVICE_CLASS, GPU_RESOURCE
 
 PART = re.compile(r"nvidia\.com/(mig-.+|gpu[.-].+)")
 """Resources that are parts of GPUs, or shares in one: 'gpu.shared', and names that sharing gives. 'hostdev' is no GPU."""
@@ -17,7 +17,7 @@ class Offer:
     """A resource of a node.
 
     Attributes:
-        resource: name of the extended resource.
+        resource: name of the extended resource, or of the device class.
         count: how many of it the node has.
         physical: GPUs that they are made of; resources made of the same GPUs each count them.
     """
@@ -59,7 +59,7 @@ def devices(uuids: Iterable[str]) -> frozenset[Device]:
 
 def is_gpu(resource: str) -> bool:
     """Whether a resource is GPUs or parts of GPUs, whoever offers it."""
-    return resource == GPU_RESOURCE or PART.fullmatch(resource) is not None
+    return resource in (GPU_RESOURCE, DEVICE_CLASS) or PART.fullmatch(resource) is not None
 
 
 def gpus_of(counts: Mapping[str, int], offers: Offers) -> int:

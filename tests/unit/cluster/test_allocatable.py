@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from gpusmith.cluster.allocatable import compare, wait_for
+from gpusmith.cluster.dra import SLICES
 from gpusmith.names import GPU_RESOURCE, LAYOUT_LABEL, SHARE_RESOURCE
 from tests.unit.cluster.conftest import Memory
+from tests.unit.hosts import UUIDS
+from tests.unit.objects import gpu_slice
 
 
 def node(ready: str, gpus: str | None) -> dict[str, Any]:
@@ -36,6 +39,17 @@ def test_anything_else_is_not(seen: dict[str, Any] | None, words: str) -> None:
     offer = compare(seen, 4)
     assert not offer.reached
     assert words in offer.seen
+
+
+def test_gpus_by_claims_are_those_of_resource_slices() -> None:
+    there = node("True", None)
+    there["metadata"]["labels"] = {LAYOUT_LABEL: "dra"}
+    other = {**node("True", "4"), "metadata": {"name": "b"}}
+    memory = Memory({"/api/v1/nodes/a": there, "/api/v1/nodes/b": other})
+    found = wait_for(memory.cluster, {"a": 4, "b": 4}, [], 0, {})
+    assert (found["a"].seen, found["b"].reached) == ("Ready with 0 of 4 gpu.nvidia.com", True)
+    memory.objects[f"{SLICES}/a"] = gpu_slice("a", UUIDS)
+    assert wait_for(memory.cluster, {"a": 4}, [], 0, {})["a"].reached
 
 
 def test_missing_label_is_named() -> None:

@@ -82,8 +82,9 @@ def test_a_changed_fact_makes_the_stamp_stale_and_is_named() -> None:
     assert "driver" in text
 
 
-def test_a_stamp_is_of_the_layout_that_the_node_had() -> None:
-    shared = {"gpusmith.io/gpu-layout": "time-slicing-4"}
+@pytest.mark.parametrize("label", ["time-slicing-4", "dra"])
+def test_a_stamp_is_of_the_layout_that_the_node_had(label: str) -> None:
+    shared = {"gpusmith.io/gpu-layout": label}
     there = node(STAMP)
     assert stamps.proved(stamps.read_stamp(there), "layout") == "whole"
     assert stamps.proved(None, "layout") == ""
@@ -91,7 +92,7 @@ def test_a_stamp_is_of_the_layout_that_the_node_had() -> None:
     assert "its layout changed" in stamps.reason(there, FACTS, "if_needed")
     there["metadata"]["annotations"][ANNOTATION] = stamps.make_stamp(FACTS, "2026-11-21T10:00:00Z", there)
     assert stamps.reason(there, FACTS, "if_needed") == ""
-    assert stamps.proved(stamps.read_stamp(there), "layout") == "time-slicing-4"
+    assert stamps.proved(stamps.read_stamp(there), "layout") == label
     there["metadata"]["labels"] = {}
     assert "its layout changed" in stamps.reason(there, FACTS, "if_needed")
 

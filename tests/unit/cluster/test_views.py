@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from gpusmith.cluster.views import Readiness, readiness, view_of
-from gpusmith.names import LAYOUT_LABEL
+from gpusmith.cluster import dra
+from gpusmith.cluster.views import NodeView, Readiness, readiness, view_of
+from gpusmith.names import DEVICE_CLASS, LAYOUT_LABEL
 from gpusmith.wanted.layouts import WHOLE
-from tests.unit.objects import holder, node, operand
+from tests.unit.hosts import UUIDS
+from tests.unit.objects import gpu_slice, holder, node, operand, resource_claim
 
 
 @pytest.mark.parametrize(
@@ -52,6 +54,34 @@ def test_shares_that_pods_hold_are_counted_as_shares() -> None:
     assert view.busy(view.offers(4)) == {"team/train": 1, "team/sidecar": 2}
     assert view.free(view.offers(4)[0]) == 13
     assert (view.most_pods, view_of(node(), [], "x").most_pods) == (110, None)
+
+
+def by_claims(*claims: dict[str, Any], plugin: str = "0") -> NodeView:
+    """A node that hands out four GPUs by claims; pods have these."""
+    raw = node()
+    raw["metadata"]["labels"][LAYOUT_LABEL] = "dra"
+    raw["status"] |= {part: {"nvidia.com/gpu": plugin} for part in ("capacity", "allocatable")}
+    pods = []
+    for claim in claims:
+        name = claim["metadata"]["name"]
+        pod = holder(name, "0", "Running")
+        pod["spec"]["resourceClaims"] = [{"name": "gpus", "resourceClaimName": name}]
+        pods.append(pod)
+    return view_of(raw, pods, "x", dra.parse(claims, [gpu_slice("gpu-1", UUIDS)]))
+
+
+def test_gpus_by_claims_are_counted_like_others() -> None:
+    view = by_claims(resource_claim("one", "gpu-0"), resource_claim("two", "gpu-1", "gpu-2"))
+    offers = view.offers(4)
+    assert (view.capacity[DEVICE_CLASS], view.allocatable[DEVICE_CLASS], view.free(offers[0])) == (4, 4, 1)
+    assert view.busy(offers) == {"team/one": 1, "team/two": 2}
+    assert (view.offered_twice(offers, 4), view.lent_twice(offers, 4)) == (0, ())
+
+
+def test_a_device_plugin_beside_the_dra_driver_offers_gpus_twice() -> None:
+    view = by_claims(resource_claim("one", "gpu-0"), plugin="4")
+    assert view.offered_twice(view.offers(4), 4) == 4
+    assert [row.title for row in view.lent_twice(view.offers(4), 4)] == ["team/one"]
 
 
 def test_a_second_device_plugin_is_found_in_our_own_namespace_too() -> None:

@@ -10,6 +10,7 @@ from gpusmith.inventory.sharing import check_sharing
 
 SHARED = {"gpusmith_gpu_sharing": "time-slicing"}
 MPS = {"gpusmith_gpu_sharing": "mps", "gpusmith_gpu_shares": 17}
+DRA = {"gpusmith_gpu_sharing": "dra"}
 MIG = {"gpusmith_gpu_sharing": "mig", "gpusmith_gpu_model": "h100-sxm", "gpusmith_gpu_mig_profile": "3g.40gb"}
 
 
@@ -26,6 +27,9 @@ P100 = {
         ({"gpusmith_gpu_share_resource": "nvidia.com/gpu"}, "'gpusmith_gpu_sharing' is not"),
         ({"gpusmith_gpu_mig_profile": "3g.40gb"}, "'gpusmith_gpu_sharing' is not"),
         ({**MIG, "gpu_operands_device_plugin": "existing"}, "'gpu_operands_device_plugin' is 'existing'"),
+        ({**DRA, "gpu_operands_device_plugin": "existing"}, "'gpu_operands_device_plugin' is 'existing'"),
+        ({**DRA, "gpusmith_gpu_shares": 4}, "'gpusmith_gpu_sharing' is 'dra', which hands out whole GPUs"),
+        ({**DRA, "gpusmith_gpu_mig_profile": "3g.40gb"}, "which hands out whole GPUs"),
         ({**MIG, "gpusmith_gpu_model": ""}, "'gpusmith_gpu_model' is not set"),
         ({**MIG, "gpusmith_gpu_mig_profile": None}, "'gpusmith_gpu_mig_profile' is not set"),
         ({**MIG, "gpusmith_gpu_mig_profile": "3g.39gb"}, "'3g.39gb' is no MIG profile of this GPU"),
@@ -49,6 +53,7 @@ def test_refused(values: dict[str, Any], says: str) -> None:
     [
         {},
         SHARED,
+        DRA,
         {**SHARED, "gpusmith_gpu_shares": 4},
         MPS,
         {**MPS, "gpusmith_gpu_model": "t4"},

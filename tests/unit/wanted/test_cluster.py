@@ -47,7 +47,8 @@ def refused(
 
 def test_which_variables_are_cluster_wide_is_read_from_the_specs() -> None:
     of_role = [
-        "device_plugin", "feature_discovery", "node_feature_discovery", "device_plugin_image", "node_feature_discovery_image",
+        "device_plugin", "feature_discovery", "node_feature_discovery", "device_plugin_image", "dra_driver_image",
+        "node_feature_discovery_image",
         "labels", "namespace", "runtime_class",
     ]  # fmt: skip
     names = list(cluster.variables(KNOWN))

@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 
 from gpusmith.errors import InputError
-from gpusmith.names import GPU_RESOURCE, LAYOUT_LABEL, SHARE_RESOURCE
+from gpusmith.names import DEVICE_CLASS, GPU_RESOURCE, LAYOUT_LABEL, SHARE_RESOURCE
 from gpusmith.wanted.layouts import (
+    CLAIMS,
     WHOLE,
     Layout,
     asked,
     by_mig,
     contradictions,
+    daemon_set,
     in_use,
     of_label,
     of_labels,
@@ -55,6 +57,15 @@ def test_each_gpu_gets_as_many_instances_as_it_can_have(profile: str, layout: La
     assert len(placements(layout, "h100-sxm", {})) == layout.shares
 
 
+def test_claims_are_for_whole_gpus_of_another_owner() -> None:
+    assert asked("dra", 4, SHARE_RESOURCE) == CLAIMS
+    assert CLAIMS.offers(4) == (Offer(DEVICE_CLASS, 4, 4),)
+    assert (CLAIMS.sharing, CLAIMS.shared, CLAIMS.part) == ("dra", False, "GPU")
+    assert in_use([WHOLE, CLAIMS, SHARED]) == [CLAIMS, SHARED]
+    names = [daemon_set(name, CLAIMS) for name in ("nvidia-device-plugin", "gpu-feature-discovery")]
+    assert names == ["dra-driver-nvidia-gpu", "gpu-feature-discovery-dra"]
+
+
 def test_a_site_s_own_model_can_have_instances() -> None:
     own = {"name": "X", "pci_device_id": "1234", "memory_mib": 81559, "architecture": "hopper"}
     assert by_mig("3g.40gb", "x", {"x": {**own, "mig_table": "a100"}}) == HALVES
@@ -67,6 +78,7 @@ def test_a_site_s_own_model_can_have_instances() -> None:
     [
         (WHOLE, ""), (SHARED, "time-slicing-4"), (AS_GPU, "time-slicing-4-as-gpu"), (HALVES, "mig-2x3g.40gb"),
         (MEDIA, "mig-1x1g.10gb.me"), (BY_MPS, "mps-4"), (BY_MPS_AS_GPU, "mps-48-as-gpu"), (NO_MEDIA, "mig-4x1g.24gb-me"),
+        (CLAIMS, "dra"),
     ],
 )  # fmt: skip
 def test_a_label_says_which(layout: Layout, label: str) -> None:
