@@ -14,10 +14,12 @@ from ansible_collections.gpusmith.gpu.plugins.plugin_utils.variables import of_t
 
 from gpusmith.cluster import device_plugin
 from gpusmith.cluster.api import Cluster
+from gpusmith.cluster.views import node_path
 from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.expect import plans
 from gpusmith.problems import Cure
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
+from gpusmith.wanted import layouts
 
 TICK_S = 2.0
 
@@ -43,10 +45,16 @@ class ActionModule(LookingAction):
         if Cure.PLUGIN not in plans.gpu_operands(record, wanted, {})["cures"]:
             return {"changed": False, "objects": []}
         deadline = Deadline(asked["timeout"])
+        cluster, node = Cluster(asked["kubeconfig"]), str(record["kubernetes"]["node_name"] or host)
+        if layouts.of_node(cluster.get(node_path(node)) or {"metadata": {}}).by_claims:
+            return {
+                "changed": False,
+                "objects": [],
+            }  # it still hands GPUs out by claims, and has no device plugin
         gone = device_plugin.restart(
-            Cluster(asked["kubeconfig"]),
+            cluster,
             namespace,
-            str(record["kubernetes"]["node_name"] or host),
+            node,
             float(record["host"]["time_unix"]),
             asked["timeout"],
             check,

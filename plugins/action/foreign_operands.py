@@ -8,8 +8,14 @@ from typing import Any
 
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import ControllerAction
 
-from gpusmith.cluster import operands, plugin_strategy, pull_secrets
+from gpusmith.cluster import dra, operands, plugin_strategy, pull_secrets
 from gpusmith.cluster.api import MISSING, ApiRefused, Cluster, Object
+from gpusmith.data.operands import DRA_DRIVER
+
+NO_API = (
+    f"'gpusmith_gpu_sharing: dra' hands GPUs out by '{dra.VERSION}', which this cluster does not serve: Kubernetes has it from 1.34"
+    " on. Take it out of the inventory, or upgrade the cluster first."
+)
 
 
 def _policies(cluster: Cluster) -> list[Object]:
@@ -27,12 +33,15 @@ class ActionModule(ControllerAction):
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:  # noqa: ARG002 - changes nothing
         cluster = Cluster(asked["kubeconfig"])
+        if asked["by_claims"] and not cluster.serves(dra.API):
+            return {"changed": False, "failed": True, "msg": NO_API}
         pull_secrets.read(cluster, asked["namespace"], asked["pull_secrets"])
         daemon_sets, deployments = (
             cluster.items(f"/apis/apps/v1/{kind}") for kind in ("daemonsets", "deployments")
         )
+        components = [*asked["components"], *([DRA_DRIVER] if asked["by_claims"] else [])]
         found = operands.second_owners(
-            [*daemon_sets, *deployments], asked["namespace"], asked["components"], lambda: _policies(cluster)
+            [*daemon_sets, *deployments], asked["namespace"], components, lambda: _policies(cluster)
         )
         accepted, unreached, untold = asked["plugin_strategies"], [], []
         if accepted is not None:

@@ -22,7 +22,17 @@ KEPT = (
     " hold; MIG on none, and from MPS to something else on none. Run playbooks/change_layout.yml for it, which waits for the"
     " pods that hold its GPUs; or set the inventory back."
 )
-KINDS = {"daemonsets": ("apps/v1", "DaemonSet"), "configmaps": ("v1", "ConfigMap")}
+KINDS = {
+    "daemonsets": ("apps/v1", "DaemonSet"),
+    "configmaps": ("v1", "ConfigMap"),
+    "serviceaccounts": ("v1", "ServiceAccount"),
+}
+OF_CLUSTER = {
+    "clusterrolebindings": ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
+    "clusterroles": ("rbac.authorization.k8s.io/v1", "ClusterRole"),
+    "deviceclasses": (dra.VERSION, "DeviceClass"),
+}
+"""Without a namespace."""
 
 
 def of_now(cluster: Cluster, node: Object, wanted: Layout, startup: str) -> tuple[str, str]:
@@ -66,14 +76,20 @@ def left(cluster: Cluster, objects: Sequence[Object]) -> list[Object]:
         if (row["kind"], row["metadata"]["name"]) == ("DaemonSet", DEVICE_PLUGIN)
     }
     wanted = {(row["kind"], row["metadata"]["name"]) for row in objects}
-    found = [
-        {"apiVersion": version, "kind": kind, "metadata": row["metadata"]}
+    folders = [
+        (f"/{'apis' if '/' in version else 'api'}/{version}/namespaces/{namespace}/{plural}", version, kind)
         for namespace in namespaces
         for plural, (version, kind) in KINDS.items()
-        for row in cluster.items(
-            f"/{'apis' if '/' in version else 'api'}/{version}/namespaces/{namespace}/{plural}",
-            labelSelector=f"{LAYOUT_LABEL},{MANAGED_BY}={MANAGER}",
-        )
+    ]
+    folders += [
+        (f"/apis/{version}/{plural}", version, kind)
+        for plural, (version, kind) in OF_CLUSTER.items()
+        if namespaces and (version != dra.VERSION or cluster.serves(dra.API))
+    ]
+    found = [
+        {"apiVersion": version, "kind": kind, "metadata": row["metadata"]}
+        for folder, version, kind in folders
+        for row in cluster.items(folder, labelSelector=f"{LAYOUT_LABEL},{MANAGED_BY}={MANAGER}")
         if (kind, row["metadata"]["name"]) not in wanted
     ]
     if not found:

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpusmith.cluster import hints
 from gpusmith.cluster.api import ApiRefused, Cluster
-from gpusmith.data.operands import DEVICE_PLUGIN, OPERATOR, deployed, rows
+from gpusmith.data.operands import DEVICE_PLUGIN, OPERATOR, Operand, deployed, rows
 from gpusmith.names import MANAGED_BY, MANAGER
 from gpusmith.wanted import layouts
 from gpusmith.wording import quoted
@@ -249,10 +249,10 @@ def _why(container: Mapping[str, Any]) -> str:
     return f"{stopped.get('reason') or 'no reason given'}{': ' + message[-300:] if message else ''}"
 
 
-def restart_plugin(namespace: str, node: str) -> str:
-    """The command that has our device plugin start anew on a node."""
+def restart_plugin(namespace: str, node: str, component: str = DEVICE_PLUGIN) -> str:
+    """The command that has our device plugin, or what is in its place, start anew on a node."""
     return (
-        f"kubectl -n {namespace} delete pod -l app.kubernetes.io/name={DEVICE_PLUGIN}"
+        f"kubectl -n {namespace} delete pod -l app.kubernetes.io/name={component}"
         f" --field-selector spec.nodeName={node}"
     )
 
@@ -283,9 +283,8 @@ def second_owners(
             f"{title} is a {row.name} that gpusmith made under another 'gpu_operands_namespace'."
             f" Set that again, or remove the old one: kubectl delete namespace {metadata['namespace']}"
             if made_by_us
-            else f"{title} is a {row.name} of somebody else. Let it stay with '{row.owner}: existing'; which of the two serves is"
-            " for its owner to say."
-            for row in deployed()
+            else f"{title} is a {row.name} of somebody else. {_stays(row)}"
+            for row in rows()
             if row.component in theirs and row.component in ours
         ]
         if OPERATOR in theirs:
@@ -299,6 +298,12 @@ def second_owners(
         for name, parts in _owned(policies()).items()
         if parts
     ]
+
+
+def _stays(row: Operand) -> str:
+    if not row.owner:
+        return "Leave the GPUs to it, and take 'gpusmith_gpu_sharing: dra' out; or agree with its owner that ours serves."
+    return f"Let it stay with '{row.owner}: existing'; which of the two serves is for its owner to say."
 
 
 def _owned(policies: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:

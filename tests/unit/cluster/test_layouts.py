@@ -9,10 +9,18 @@ import yaml
 
 from gpusmith.change.ledger import State
 from gpusmith.cluster.layouts import left
-from gpusmith.data.operands import DEVICE_PLUGIN, FEATURE_DISCOVERY, MPS_DAEMON
-from gpusmith.names import GPU_RESOURCE, LAYOUT_LABEL, MANAGED_BY, OPERANDS_LABEL, SHARE_RESOURCE, UPGRADE
+from gpusmith.data.operands import DEVICE_PLUGIN, DRA_DRIVER, FEATURE_DISCOVERY, MPS_DAEMON
+from gpusmith.names import (
+    DEVICE_CLASS,
+    GPU_RESOURCE,
+    LAYOUT_LABEL,
+    MANAGED_BY,
+    OPERANDS_LABEL,
+    SHARE_RESOURCE,
+    UPGRADE,
+)
 from gpusmith.probe.mps import ROOT
-from gpusmith.wanted.layouts import Layout, instances, serves
+from gpusmith.wanted.layouts import CLAIMS, Layout, instances, serves
 from tests.unit.cluster.conftest import Memory
 from tests.unit.cluster.roles import filled_in
 from tests.unit.ledgers import ledger
@@ -21,7 +29,7 @@ SHARED, AS_GPU = Layout(4, SHARE_RESOURCE), Layout(2, GPU_RESOURCE)
 HALVES = instances("3g.40gb", 2)
 BY_MPS = Layout(4, SHARE_RESOURCE, mps=True)
 pytestmark = pytest.mark.usefixtures("lookups")
-FILES = ["device-plugin.yml.j2", "gpu-feature-discovery.yml.j2"]
+FILES = ["device-plugin.yml.j2", "dra-driver.yml.j2", "gpu-feature-discovery.yml.j2"]
 
 
 def objects(*layouts: Layout) -> list[dict[str, Any]]:
@@ -146,6 +154,34 @@ def test_mps_has_its_daemon_and_the_plugin_waits_for_it() -> None:
     assert serves(f"{MPS_DAEMON}-mps-4", MPS_DAEMON)
 
 
+def test_by_claims_the_dra_driver_is_in_the_plugins_place() -> None:
+    found = objects(CLAIMS)
+    sets = of_kind("DaemonSet", found)
+    assert list(sets) == [DEVICE_PLUGIN, DRA_DRIVER, FEATURE_DISCOVERY, f"{FEATURE_DISCOVERY}-dra"]
+    for name in (DRA_DRIVER, f"{FEATURE_DISCOVERY}-dra"):
+        chosen = sets[name]["spec"]["template"]["spec"]["nodeSelector"]
+        assert chosen == {OPERANDS_LABEL: "enabled", LAYOUT_LABEL: "dra"}
+    (chosen,) = of_kind("DeviceClass", found).values()
+    assert chosen["metadata"]["name"] == DEVICE_CLASS
+    # With it, pods that ask for nvidia.com/gpu would come to these nodes, and no check here counts them.
+    assert "extendedResourceName" not in chosen["spec"]
+    assert not of_kind("ConfigMap", found)
+    labels = [row["metadata"]["labels"].get(LAYOUT_LABEL) for row in found]
+    assert labels.count("dra") == len(found) - len(objects())
+
+
+def test_what_serves_claims_goes_with_the_last_node_that_has_them() -> None:
+    rows = [row for row in objects(CLAIMS) if row["metadata"]["labels"].get(LAYOUT_LABEL) == "dra"]
+    kinds = {"DaemonSet", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "DeviceClass"}
+    assert {row["kind"] for row in rows} == kinds
+    assert left(cluster("dra", rows).cluster, objects()) == []
+    assert left(cluster("", rows).cluster, objects(CLAIMS)) == []
+    gone = left(cluster("", rows).cluster, objects())
+    assert {(row["kind"], row["metadata"]["name"]) for row in gone} == {
+        (row["kind"], row["metadata"]["name"]) for row in rows
+    }
+
+
 def test_whole_gpus_need_no_more_than_before() -> None:
     assert list(of_kind("DaemonSet", objects())) == [DEVICE_PLUGIN, FEATURE_DISCOVERY]
     assert not of_kind("ConfigMap", objects())
@@ -159,9 +195,13 @@ def cluster(label: str, rows: list[dict[str, Any]]) -> Memory:
     paths = {
         "DaemonSet": "/apis/apps/v1/namespaces/{}/daemonsets/{}",
         "ConfigMap": "/api/v1/namespaces/{}/configmaps/{}",
+        "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts/{}",
+        "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles/{1}",
+        "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{1}",
+        "DeviceClass": "/apis/resource.k8s.io/v1/deviceclasses/{1}",
     }
     there = {
-        paths[row["kind"]].format(row["metadata"]["namespace"], row["metadata"]["name"]): row
+        paths[row["kind"]].format(row["metadata"].get("namespace"), row["metadata"]["name"]): row
         for row in rows
         if row["kind"] in paths
     }

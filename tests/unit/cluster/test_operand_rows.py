@@ -91,6 +91,7 @@ def test_daemon_sets_go_to_nodes_on_which_other_controllers_wait_for_them() -> N
         {"label": "", "strategy": "none", "sharing": "none"},
         {**shares, "label": "time-slicing-4", "sharing": "time-slicing"},
         {**shares, "label": "mps-4", "sharing": "mps"},
+        {"label": "dra", "shares": 1, "resource": "gpu.nvidia.com", "strategy": "none", "sharing": "dra"},
     ]
     made = [
         row
@@ -101,4 +102,4 @@ def test_daemon_sets_go_to_nodes_on_which_other_controllers_wait_for_them() -> N
     tolerations = [
         row["spec"]["template"]["spec"]["tolerations"] for row in made if row["kind"] == "DaemonSet"
     ]
-    assert tolerations == [[{"operator": "Exists"}]] * 8
+    assert tolerations == [[{"operator": "Exists"}]] * 10

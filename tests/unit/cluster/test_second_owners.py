@@ -50,6 +50,15 @@ def test_what_gpusmith_made_in_another_namespace_is_nobody_elses() -> None:
     )
 
 
+def test_a_dra_driver_of_others_is_refused_where_ours_would_run() -> None:
+    theirs = workload("theirs", {"image": "registry/dra-driver-nvidia/dra-driver-nvidia-gpu:v0.4.0"})
+    assert second_owners([theirs], "ours", components()) == []
+    (sentence,) = second_owners([theirs], "ours", [*components(), "dra-driver-nvidia-gpu"])
+    assert sentence.startswith(
+        "'theirs/some' is a DRA driver of somebody else. Leave the GPUs to it, and take"
+    )
+
+
 def test_a_second_feature_discovery_is_called_so() -> None:
     (sentence,) = second_owners([workload("theirs", DISCOVERY)], "ours", components())
     assert sentence.startswith("'theirs/some' is a GPU feature discovery of somebody else.")

@@ -14,6 +14,7 @@ from ansible.template import Templar, trust_as_template
 from ansible_collections.gpusmith.gpu.plugins.action import device_plugin_restart, driver_wait, node_state
 
 from gpusmith.data import systems
+from gpusmith.names import LAYOUT_LABEL
 from gpusmith.node.bundle import bundle
 from gpusmith.wait import wait_until
 from gpusmith.wanted.node import NodeWanted
@@ -21,6 +22,7 @@ from tests.unit.expect.role_plans import driver_parts
 from tests.unit.records import healthy_record
 
 Run = Callable[..., tuple[dict[str, Any], list[dict[str, Any]]]]
+NODE: dict[str, Any] = {"metadata": {"name": "gpu-1"}}
 
 
 @pytest.fixture
@@ -183,7 +185,7 @@ def restarts(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
         return ["Pod 'x'"]
 
     module = device_plugin_restart
-    monkeypatch.setattr(module, "Cluster", lambda _kubeconfig: None)
+    monkeypatch.setattr(module, "Cluster", lambda _kubeconfig: SimpleNamespace(get=lambda _path: NODE))
     monkeypatch.setattr(module.device_plugin, "restart", restart)
     monkeypatch.setattr(module, "wait_until", partial(wait_until, sleep=lambda _seconds: None))
     return done
@@ -202,6 +204,14 @@ def test_a_device_plugin_is_restarted_until_its_file_is_back(
     assert (result["changed"], result["objects"]) == (True, ["Pod 'x'"])
     assert restarts == [("gpusmith-system", "gpu-1", 2.0, 60.0, False)]
     assert len(sent) == 2
+
+
+def test_a_node_that_still_hands_gpus_out_by_claims_has_no_device_plugin(
+    run: Run, restarts: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(NODE["metadata"], "labels", {LAYOUT_LABEL: "dra"})
+    result, _sent = run(device_plugin_restart, [], record=without_plugin_file()["record"], **RESTART)
+    assert (result["changed"], restarts) == (False, [])
 
 
 def test_check_mode_names_the_device_plugin_that_would_be_restarted(

@@ -54,6 +54,7 @@ def act(
             "components": [],
             "plugin_strategies": None,
             "pull_secrets": [],
+            "by_claims": False,
             **asked,
         }
     monkeypatch.setattr(module, "Cluster", lambda _kubeconfig: memory.cluster)
@@ -201,3 +202,13 @@ def test_a_play_on_some_hosts_takes_nothing_from_the_others(
     assert OUR_PATH in memory.objects
     act("operands", memory, monkeypatch, variables=play_of("a", "b", **applied), **asked)
     assert OUR_PATH not in memory.objects
+
+
+@pytest.mark.parametrize("served", [False, True])
+def test_claims_need_a_cluster_that_serves_them(served: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = Memory({})
+    monkeypatch.setattr(type(memory.cluster), "serves", lambda *_: served)
+    found = act("foreign_operands", memory, monkeypatch, by_claims=True)
+    assert bool(found.get("failed")) is not served
+    assert ("'gpusmith_gpu_sharing: dra'" in found.get("msg", "")) is not served
+    assert "failed" not in act("foreign_operands", memory, monkeypatch)
