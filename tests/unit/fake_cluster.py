@@ -90,6 +90,8 @@ class FakeCluster:
         self.events: list[Any] = []
         self.classes: dict[str, Any] = {}
         self.beats = 0
+        self.templates: dict[str, int] = {}
+        """GPUs that claims made from them ask for, by name."""
 
     @staticmethod
     def good(env: dict[str, str], uuids: list[str]) -> Any:
@@ -109,6 +111,9 @@ class FakeCluster:
             if body["kind"] == "PriorityClass":
                 self.classes[name] = body
                 return body
+            if body["kind"] == "ResourceClaimTemplate":
+                (request,) = body["spec"]["spec"]["devices"]["requests"]
+                self.templates[name] = request["exactly"]["count"]
             if body["kind"] == "Namespace":
                 self.namespaces[name] = body
             elif body["kind"] == "Job":
@@ -135,11 +140,14 @@ class FakeCluster:
             node = terms[0]["matchFields"][0]["values"][0]
             container = spec["containers"][0]
             wanted = int(container["resources"].get("limits", {}).get(self.resource, 0))
+            for claim in spec.get("resourceClaims", ()):
+                wanted += self.templates[claim["resourceClaimTemplateName"]]
             taken = Counter(uuid for uuids in self.given.values() for uuid in uuids)
             taken.update(self.foreign.get(node, ()))
             free = list((Counter(self.gpus[node]) - taken).elements())
             if wanted > len(free):
-                message = f"0/3 nodes are available: 1 Insufficient {self.resource}, 2 node(s) didn't match Pod's node affinity."
+                lack = "cannot allocate all claims" if self.templates else f"Insufficient {self.resource}"
+                message = f"0/3 nodes are available: 1 {lack}, 2 node(s) didn't match Pod's node affinity."
                 conditions = [
                     {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
                 ]

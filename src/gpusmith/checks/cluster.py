@@ -288,13 +288,13 @@ def operands(facts: ClusterFacts) -> list[Problem]:
     present = {of_pod.name(pod) for pod in view.system_pods}
     problems += [
         Problem(
-            f"Node '{view.name}' runs no pod of operand '{row.daemon_set}' in namespace '{host.operands.namespace}'.",
+            f"Node '{view.name}' runs no pod of operand '{name}' in namespace '{host.operands.namespace}'.",
             where,
             {"present": sorted(present)},
             Cure.OPERANDS,
         )
-        for row in ours
-        if row.daemon_set not in present
+        for name in (layouts.operand(row.daemon_set, view.layout) for row in ours)
+        if name not in present
     ]
     problems += [
         Problem(

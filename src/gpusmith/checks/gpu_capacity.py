@@ -10,11 +10,12 @@ from gpusmith.checks.register import check
 from gpusmith.cluster import operands as of_pod
 from gpusmith.cluster.views import NodeView, gpu_mark
 from gpusmith.data.operands import DEVICE_PLUGIN
-from gpusmith.names import DEPLOY_LABEL, GPU_RESOURCE
+from gpusmith.names import DEPLOY_LABEL, DEVICE_CLASS, GPU_RESOURCE
 from gpusmith.problems import Problem
 from gpusmith.wanted import expect_file, layouts
 from gpusmith.wanted.node import NodeWanted
 from gpusmith.wanted.offers import Offer, Offers, gpus_of, strange
+from gpusmith.wording import shorten
 
 READ_LOG = "Read the device plugin's log for the node."
 
@@ -24,7 +25,7 @@ READ_LOG = "Read the device plugin's log for the node."
     place=50,
     proves=(
         "GPUs, or their shares or MIG instances, in capacity = allocatable = the inventory, and they are not offered under"
-        " another name as well"
+        " another name as well; where pods get GPUs by claims, the ResourceSlices of the node have the GPUs of its NVML"
     ),
     fails_when=(
         "the numbers differ, GPUs are shared or partitioned in another way than the node's layout, another resource offers them"
@@ -59,7 +60,24 @@ def gpu_capacity(facts: ClusterFacts) -> list[Problem]:
         for offer in offers
         for found in _offered(view, offer, _restart(facts.host), facts.host.counted_by)
     ]
-    return [*problems, *_unwritten(facts, view), *short]
+    return [*problems, *_unwritten(facts, view), *short, *([] if short else _other_gpus(facts, view))]
+
+
+def _other_gpus(facts: ClusterFacts, view: NodeView) -> list[Problem]:
+    """ResourceSlices with other GPUs than the machine's: a claim would be given one that its pod never sees."""
+    if not view.layout.by_claims or facts.machine is None:
+        return []
+    told = {device.uuid for device in view.claimable if device.driver == DEVICE_CLASS}
+    seen = {gpu.uuid for gpu in facts.machine.record.nvml.gpus if gpu.uuid}
+    if told == seen or not seen:
+        return []
+    return [
+        Problem(
+            f"Node '{view.name}': its ResourceSlices have {shorten(sorted(told))}, NVML has {shorten(sorted(seen))}.",
+            f"Read the DRA driver's log for the node; then {_restart(facts.host)}",
+            {"slices": sorted(told), "nvml": sorted(seen)},
+        )
+    ]
 
 
 def _others(view: NodeView, offers: Offers) -> dict[str, int]:
@@ -165,7 +183,8 @@ def _restart(host: NodeWanted) -> str:
     """How to restart the device plugin, or to have its owner restart it."""
     if DEVICE_PLUGIN not in host.operands.ours:
         return "have its owner restart it"
-    return f"restart it: {of_pod.restart_plugin(host.operands.namespace, host.node_name)}"
+    served_by = layouts.operand(DEVICE_PLUGIN, host.layout)
+    return f"restart it: {of_pod.restart_plugin(host.operands.namespace, host.node_name, served_by)}"
 
 
 def _offered(view: NodeView, offer: Offer, restart: str, by: str) -> list[Problem]:
@@ -175,7 +194,7 @@ def _offered(view: NodeView, offer: Offer, restart: str, by: str) -> list[Proble
     if capacity == allocatable == wanted:
         return []
     evidence = {"capacity": capacity, "allocatable": allocatable, "inventory": wanted}
-    whole = offer.resource == GPU_RESOURCE and offer.count == offer.physical
+    whole = offer.resource in (GPU_RESOURCE, DEVICE_CLASS) and offer.count == offer.physical
     thing = "GPUs" if whole else offer.resource
     says = (
         f"{by} says {wanted}"
@@ -207,8 +226,8 @@ def _offered(view: NodeView, offer: Offer, restart: str, by: str) -> list[Proble
     return [
         Problem(
             cause + ".",
-            "Read the device plugin's log for the node; see nodes.gpu-count and nodes.xid."
-            + ("" if allocatable else f" If those passed, {restart}"),
+            f"Read the {'DRA driver' if view.layout.by_claims else 'device plugin'}'s log for the node; see nodes.gpu-count and"
+            " nodes.xid." + ("" if allocatable else f" If those passed, {restart}"),
             evidence,
         )
     ]

@@ -16,8 +16,8 @@ from gpusmith.wanted import layouts
     "cluster.gpu-layout",
     place=52,
     proves=(
-        "the node hands its GPUs out as the inventory asks, whole, in shares or in MIG instances, and feature discovery says the"
-        " same"
+        "the node hands its GPUs out as the inventory asks, whole, by claims, in shares or in MIG instances, and feature"
+        " discovery says the same"
     ),
     fails_when=(
         f"label '{LAYOUT_LABEL}' is not that of the inventory's 'gpusmith_gpu_sharing', or no layout at all, or label"
@@ -35,14 +35,14 @@ def gpu_layout(facts: ClusterFacts) -> list[Problem]:
     """The layout that the Node has is the one that it is to have."""
     view, host = need_view(facts), facts.host
     label = view.labels.get(LAYOUT_LABEL)
-    if DEVICE_PLUGIN not in host.operands.ours and label is None and not host.layout.shared:
+    if DEVICE_PLUGIN not in host.operands.ours and label is None and not host.layout.label:
         raise NotApplicable(
             f"The cluster's own device plugin serves node '{view.name}'; see cluster.gpu-capacity for what it offers."
         )
     # An empty one keeps the device plugin of whole GPUs off as well.
     if label is not None and not (label and layouts.of_label(label)):
         change = (
-            f"{LAYOUT_LABEL}={host.layout.label} --overwrite" if host.layout.shared else f"{LAYOUT_LABEL}-"
+            f"{LAYOUT_LABEL}={host.layout.label} --overwrite" if host.layout.label else f"{LAYOUT_LABEL}-"
         )
         return [
             Problem(

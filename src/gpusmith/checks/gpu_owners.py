@@ -9,7 +9,6 @@ from gpusmith.checks.cluster import ClusterFacts, need_view
 from gpusmith.checks.register import check
 from gpusmith.cluster.views import NodeView
 from gpusmith.problems import Problem
-from gpusmith.wanted.offers import gpus_of
 from gpusmith.wording import quoted, shorten
 
 
@@ -32,7 +31,7 @@ def gpu_owners(facts: ClusterFacts) -> list[Problem]:
     held = ", ".join(holder.words for holder in view.claimants)
     return [
         Problem(
-            f"Node '{view.name}' has {gpus} GPUs; the device plugin offers {gpus_of(view.capacity, offers)} and"
+            f"Node '{view.name}' has {gpus} GPUs; the device plugin offers {view.of_plugin(offers)} and"
             f" DRA driver {drivers} offers {len(view.claimable)}, {named}: a GPU can be given to two pods at once."
             + (f" By claims they are held by {held}." if held else ""),
             "Let one of the two go: keep the DaemonSet of the DRA driver off the node by its node selector, or the device plugin."

@@ -15,6 +15,7 @@ from kubernetes.utils.quantity import parse_quantity
 from gpusmith.errors import ToolError
 from gpusmith.names import (
     CORDON_TAINT,
+    DEVICE_CLASS,
     MANAGED_BY,
     MANAGER,
     OPERANDS_NAMESPACE,
@@ -34,6 +35,8 @@ PROGRAMS_PATH = "/opt/gpusmith"
 NOBODY = 65534
 MACHINE = "/host"
 """Where a pod that looks at the machine has its root."""
+CLAIM = "gpus"
+"""Name of a pod's claim, and of the request in it."""
 CONTAINER = "workload"
 """Name of our container: others in the pod are somebody else's."""
 
@@ -104,7 +107,7 @@ class PodTask:
         image: container image; must have python3 if the command is one of our programs.
         command: program and arguments.
         gpus: how many it asks for; 0 for a pod that must see none.
-        resource: of which it asks for so many.
+        resource: of which it asks for so many; a device class is asked for by a claim.
         simulated: the inventory's word, which the program compares with the library.
         tolerated: keys of taints.
         cordoned: it goes to the node although that is cordoned.
@@ -137,6 +140,11 @@ class PodTask:
     shares: int = 1
     timeout_s: float = 300.0
     pull_s: float = 900.0
+
+    @property
+    def claims(self) -> bool:
+        """Whether it gets its GPUs by a claim, from the template with its name."""
+        return bool(self.gpus) and self.resource == DEVICE_CLASS
 
     @property
     def ends_after_s(self) -> int:
@@ -229,6 +237,8 @@ def _pod_spec(run: Run, task: PodTask) -> Manifest:
         spec |= {"hostPID": True, "hostNetwork": True, "securityContext": {"runAsUser": 0, "runAsGroup": 0}}
         spec["tolerations"] = [{"operator": "Exists"}]
         spec["volumes"].append({"name": "machine", "hostPath": {"path": "/", "type": "Directory"}})
+    if task.claims:
+        spec["resourceClaims"] = [{"name": CLAIM, "resourceClaimTemplateName": task.name}]
     if task.job:
         spec |= {"hostname": task.hostname, "subdomain": task.job}
     if run.priority:
@@ -263,9 +273,11 @@ def _container(task: PodTask) -> Manifest:
         for name in requests.keys() & task.limits
     }
     resources: Manifest = {"requests": requests}
-    limits = {**task.limits, **({task.resource: str(task.gpus)} if task.gpus else {})}
+    limits = {**task.limits, **({task.resource: str(task.gpus)} if task.gpus and not task.claims else {})}
     if limits:
         resources["limits"] = limits
+    if task.claims:
+        resources["claims"] = [{"name": CLAIM}]
     made: Manifest = {
         "name": CONTAINER,
         "image": task.image,
@@ -325,6 +337,21 @@ def pod(run: Run, task: PodTask) -> Manifest:
         "kind": "Pod",
         "metadata": _metadata(run, task),
         "spec": _pod_spec(run, task),
+    }
+
+
+def claim_template(run: Run, task: PodTask) -> Manifest:
+    """What the claim of a task's pod is made from, and the next one's if a Job makes it again."""
+    exactly = {"deviceClassName": task.resource, "allocationMode": "ExactCount", "count": task.gpus}
+    metadata = _metadata(run, task)
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": metadata,
+        "spec": {
+            "metadata": {"labels": metadata["labels"]},
+            "spec": {"devices": {"requests": [{"name": CLAIM, "exactly": exactly}]}},
+        },
     }
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from gpusmith.checks.findings import NotApplicable
 from gpusmith.cluster.api import Object
+from gpusmith.names import DEVICE_CLASS
 from gpusmith.problems import Problem
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout
 from gpusmith.wanted.layouts import WHOLE, Layout
@@ -19,6 +20,8 @@ from gpusmith.workloads.register import workload
 from gpusmith.workloads.states import state_of
 from gpusmith.workloads.waiting import Contended, PodProblem, queued
 
+NO_CLAIMS_LEFT = "cannot allocate all claims"
+"""The scheduler's words for claims (Kubernetes 1.34 to 1.36, dynamicresources.go); it does not name the class."""
 PENDING_WAIT_S = 60.0
 STAYS_PENDING_S = 3.0
 
@@ -81,7 +84,7 @@ def judge(
 
 def insufficient(message: str, resource: str) -> bool:
     """Whether the scheduler's words give lack of a resource as the reason."""
-    return f"Insufficient {resource}" in message
+    return (NO_CLAIMS_LEFT if resource == DEVICE_CLASS else f"Insufficient {resource}") in message
 
 
 @dataclass

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from gpusmith.checks.findings import NotApplicable
+from gpusmith.cluster import dra
 from gpusmith.cluster.api import Object
 from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.wait import Deadline, WaitTimeout
@@ -108,8 +109,11 @@ class Pods:
         return [task for _, task in self.made]
 
     def create(self, make: Maker, task: PodTask) -> None:
-        """Create a Job or a bare pod."""
+        """Create a Job or a bare pod, and first what its claim is made from."""
         node = self.node
+        if task.claims:
+            templates = f"{dra.API}/namespaces/{node.run.namespace}/resourceclaimtemplates"
+            node.cluster.create(templates, jobs.claim_template(node.run, task))
         node.made[task.name] = time.monotonic()
         node.board.expect(task.name)
         manifest = make(node.run, task)

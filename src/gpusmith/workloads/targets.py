@@ -190,8 +190,10 @@ def over_budget(has: str, gpus: int, budget: int) -> NotTested | None:
 
 
 def _divided(view: NodeView, host: NodeWanted) -> NotTested | None:
-    """What others divide has no whole GPUs to tell from each other."""
+    """What others divide has no whole GPUs to tell from each other; for claims, its rights are too few."""
     how = "" if host.managed else view.divided(view.offers(host.gpu_count))
+    if view.layout.by_claims and not host.managed:
+        how = f"hands out {view.layout.words}"
     if not how:
         return None
     return NotTested(f"Not tested: node '{view.name}' {how}.", False, "Test nodes that hand out whole GPUs.")

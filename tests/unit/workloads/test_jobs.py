@@ -95,6 +95,23 @@ def test_gpus_are_asked_for_only_if_wanted() -> None:
     assert "limits" not in jobs.pod(RUN, workload(gpus=0))["spec"]["containers"][0]["resources"]
 
 
+def test_gpus_of_a_device_class_are_asked_for_by_a_claim() -> None:
+    task = workload(resource="gpu.nvidia.com")
+    spec = jobs.pod(RUN, task)["spec"]
+    assert spec["resourceClaims"] == [{"name": "gpus", "resourceClaimTemplateName": task.name}]
+    assert spec["containers"][0]["resources"]["claims"] == [{"name": "gpus"}]
+    assert "limits" not in spec["containers"][0]["resources"]
+    template = jobs.claim_template(RUN, task)
+    assert template["metadata"] == jobs.pod(RUN, task)["metadata"]
+    (request,) = template["spec"]["spec"]["devices"]["requests"]
+    assert request["exactly"] == {
+        "deviceClassName": "gpu.nvidia.com",
+        "allocationMode": "ExactCount",
+        "count": 4,
+    }
+    assert "resourceClaims" not in jobs.pod(RUN, workload(resource="gpu.nvidia.com", gpus=0))["spec"]
+
+
 def test_inventory_witness_reaches_the_program() -> None:
     for word, says in (("true", True), ("false", False)):
         env = jobs.pod(RUN, workload(simulated=says))["spec"]["containers"][0]["env"]

@@ -12,7 +12,7 @@ from gpusmith.names import GPU_RESOURCE
 from gpusmith.wait import Done, NotYet
 from gpusmith.workloads import oversubscription, waiting
 from gpusmith.workloads.judge import Expected
-from gpusmith.workloads.oversubscription import StaysPending, judge
+from gpusmith.workloads.oversubscription import StaysPending, insufficient, judge
 from gpusmith.workloads.waiting import PodProblem
 from tests.unit.workloads.answers import READY, answer, before_each_creation
 
@@ -78,6 +78,7 @@ def test_wrong_gpu_after_a_release_fails(run: Any, fake_cluster: Any) -> None:
 
 
 HELD = {"n0-hold-0": "GPU-a", "n0-hold-1": "GPU-b"}
+LACK_OF_CLAIMS = "0/3 nodes are available: 1 cannot allocate all claims, 2 node(s) didn't match Pod's node affinity/selector."
 LACK = "0/3 nodes are available: 1 Insufficient nvidia.com/gpu."
 
 
@@ -166,3 +167,9 @@ def test_patience_with_the_scheduler_begins_when_a_gpu_is_freed(
     monkeypatch.setattr(oversubscription, "PENDING_WAIT_S", 10.0)
     finding = run()[0]["gpu-1"].findings["workloads.oversubscription"]
     assert finding.outcome is Outcome.PASSED, finding.cause
+
+
+def test_the_scheduler_has_other_words_for_claims() -> None:
+    assert insufficient(LACK_OF_CLAIMS, "gpu.nvidia.com")
+    assert not insufficient(LACK_OF_CLAIMS, GPU_RESOURCE)
+    assert not insufficient(LACK, "gpu.nvidia.com")
