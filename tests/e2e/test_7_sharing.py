@@ -1,4 +1,4 @@
-"""A node with shares, as test_7_removal leaves it: instances under a pod that has a share, MPS, and whole GPUs again."""
+"""A node with shares, as test_7_removal leaves it: MIG under a pod that has a share, MPS, whole GPUs, claims, and back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpusmith.change.ledger import State
-from gpusmith.names import GPU_RESOURCE, LAYOUT_LABEL, OPERANDS_NAMESPACE, SHARE_RESOURCE
+from gpusmith.names import DEVICE_CLASS, GPU_RESOURCE, LAYOUT_LABEL, OPERANDS_NAMESPACE, SHARE_RESOURCE
 from gpusmith.wait import Deadline, Done, NotYet, wait_until
 from gpusmith.wanted.offers import is_gpu
 from tests.e2e.harness import NAMESPACE, Lab, PodSpec
@@ -193,6 +193,48 @@ def test_what_a_killed_daemon_of_mps_leaves_is_named_with_its_repair(ready_lab: 
     assert (found["id"], "GPU 1" in found["cause"]) == ("nodes.mps", True), found
     ready_lab.on(NODE, found["next_step"].rpartition(": ")[2])
     ready_lab.validate_nodes("--limit", NODE).assert_passed()
+
+
+def claims_one(image: str) -> list[dict[str, Any]]:
+    """A pod on the node that holds a GPU by a claim, as users write it."""
+    exactly = {"deviceClassName": DEVICE_CLASS, "count": 1}
+    template = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "one-gpu", "namespace": NAMESPACE},
+        "spec": {"spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}},
+    }
+    pod = PodSpec("by-claim", NODE, gpus=1).manifest(image)
+    pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
+    pod["spec"]["containers"][0]["resources"] = {"claims": [{"name": "gpu"}]}
+    return [template, pod]
+
+
+def test_gpus_are_handed_out_by_claims_and_a_claim_keeps_them(
+    ready_lab: Lab, eyes: Eyes, workload_image: str, namespace: str, tmp_path: Path
+) -> None:
+    others = plugin_pods(ready_lab, "gpu-1")
+    asked = ready_lab.copy_inventory(tmp_path)
+    (asked / "host_vars").mkdir()
+    (asked / "host_vars" / f"{NODE}.yml").write_text("gpusmith_gpu_sharing: dra\n")
+    changed = ready_lab.playbook(*WORDS, inventory=asked)
+    assert changed.status == 0, str(changed)
+    node = eyes.nodes()[NODE]
+    assert (node["metadata"]["labels"][LAYOUT_LABEL], offered(node)) == ("dra", {})
+    assert stamp_of(node)["layout"] == "dra"
+    assert (plugin_pods(ready_lab, NODE), plugin_pods(ready_lab, "gpu-1")) == ([], others)
+    ready_lab.apply(*claims_one(workload_image))
+    ready_lab.kubectl("wait", "pod/by-claim", "-n", namespace, "--for=condition=Ready", "--timeout=60s")
+    assert ready_lab.kubectl("exec", "-n", namespace, "by-claim", "--", "nvidia-smi", "-L").count("GPU-") == 1
+    run = start(ready_lab, ready_lab.inventory, *WORDS)
+    wait_state(eyes, run, NODE, ["draining"])
+    assert phases(eyes)["by-claim"] == ("Running", "")
+    ready_lab.kubectl("delete", "pod", "by-claim", "-n", namespace)
+    ended = run.ended()
+    assert ended.status == 0, str(ended)
+    assert offered(eyes.nodes()[NODE]) == {GPU_RESOURCE: 4}
+    left = ready_lab.get("deviceclasses,resourceslices,clusterroles", "-l", LAYOUT_LABEL)["items"]
+    assert (left, layouts(ready_lab), ready_lab.get("resourceslices")["items"]) == ([], [], [])
 
 
 def offered(node: Mapping[str, Any]) -> dict[str, int]:
