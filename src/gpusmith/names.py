@@ -99,6 +99,8 @@ MIG_RESOURCES = "nvidia.com/mig-"
 DEVICE_CLASS = "gpu.nvidia.com"
 """DeviceClass for whole GPUs by ResourceClaims, and name of NVIDIA's DRA driver. Where GPUs are counted, it stands for what
 ResourceSlices of that driver offer."""
+CLAIMS_QUOTA = DEVICE_CLASS + ".deviceclass.resource.k8s.io/devices"
+"""Key by which a quota counts devices of that class (Kubernetes 1.36, pkg/quota/v1/evaluator/core/resource_claims.go)."""
 GPU_TAINT = "nvidia.com/gpu"
 """Key of the taint that GPU nodes carry by convention, whatever they offer."""
 DRIVER_LABEL = "nvidia.com/cuda.driver-version.full"

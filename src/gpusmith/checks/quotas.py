@@ -13,6 +13,7 @@ from gpusmith.checks.whole_cluster import WholeCluster
 from gpusmith.cluster.api import Object
 from gpusmith.cluster.snapshot import GPU_RESOURCES, Snapshot
 from gpusmith.inventory.tenants import TEAMS
+from gpusmith.names import CLAIMS_QUOTA
 from gpusmith.problems import Problem
 from gpusmith.tenants.objects import REQUESTS, Tenants
 from gpusmith.wanted.node import NodeWanted
@@ -55,7 +56,7 @@ def gpu_quotas(facts: WholeCluster) -> list[Problem]:
         for key, value in sorted(hard.items()):
             right = REQUESTS + key.removeprefix(LIMITS)
             # Beside the right one, with the same number, it does no harm.
-            if key.startswith(REQUESTS) or hard.get(right) == value:
+            if key.startswith((REQUESTS, CLAIMS_QUOTA)) or hard.get(right) == value:
                 continue
             problems.append(
                 Problem(
@@ -135,7 +136,7 @@ def tenants(facts: WholeCluster) -> list[Problem]:
     for quota in wanted.quotas:
         name, found = _title(quota), there.get(_title(quota), {})
         for key, value in quota["spec"]["hard"].items():
-            if not key.startswith(REQUESTS):
+            if not key.startswith((REQUESTS, CLAIMS_QUOTA)):
                 continue
             has, used = found.get("hard", {}).get(key), found.get("used", {}).get(key, "0")
             if has != value:

@@ -15,7 +15,7 @@ from gpusmith.cluster.holders import finished
 from gpusmith.cluster.lists import Lists
 from gpusmith.cluster.views import NODES, PODS, NodeView, view_of
 from gpusmith.data.operands import DEVICE_PLUGIN, deployed
-from gpusmith.names import COUNT_LABEL, DRIVER_LABEL
+from gpusmith.names import CLAIMS_QUOTA, COUNT_LABEL, DRIVER_LABEL
 from gpusmith.plain import Shared
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 
@@ -147,7 +147,7 @@ def _quota(found: Object) -> Object | None:
         {
             key: str(value)
             for key, value in ((found.get(part) or {}).get(name) or {}).items()
-            if key.removeprefix("requests.").removeprefix("limits.").startswith(GPU_RESOURCES)
+            if key.removeprefix("requests.").removeprefix("limits.").startswith((GPU_RESOURCES, CLAIMS_QUOTA))
         }
         for part, name in (("spec", "hard"), ("status", "used"))
     )

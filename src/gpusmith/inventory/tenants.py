@@ -9,6 +9,7 @@ from gpusmith.errors import Refusal
 from gpusmith.inventory.labels import DNS_NAME, is_key, must_be, object_name
 from gpusmith.inventory.templates import has_open
 from gpusmith.inventory.values import whole
+from gpusmith.names import DEVICE_CLASS
 from gpusmith.wording import quoted
 
 TEAMS, CLASSES = "gpu_tenants_teams", "gpu_tenants_classes"
@@ -74,7 +75,8 @@ def _value(place: str, value: Any) -> Iterator[Refusal]:
 
 
 def _is_resource(name: Any) -> bool:
-    return is_key(name) and "/" in name and not name.startswith(("requests.", "limits."))
+    named = is_key(name) and "/" in name and not name.startswith(("requests.", "limits."))
+    return named or name == DEVICE_CLASS
 
 
 def _is_class(name: Any) -> bool:

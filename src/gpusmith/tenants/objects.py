@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpusmith.cluster.api import Object
-from gpusmith.names import GPU_RESOURCE, MANAGED_BY, MANAGER, TENANT_LABEL
+from gpusmith.names import CLAIMS_QUOTA, DEVICE_CLASS, GPU_RESOURCE, MANAGED_BY, MANAGER, TENANT_LABEL
 from gpusmith.wanted.layouts import RESOURCES
 
 REQUESTS = "requests."
@@ -52,7 +52,7 @@ class Tenants:
         """What a team may have at the same time, by the keys of its quota."""
         team = self.teams[name]
         given = {GPU_RESOURCE: team.get("gpus") or 0, **(team.get("resources") or {})}
-        limits = {f"{REQUESTS}{resource}": str(given.get(resource, 0)) for resource in self.resources}
+        limits = {_key(resource): str(given.get(resource, 0)) for resource in self.resources}
         return {**limits, **({"pods": str(team["pods"])} if team.get("pods") is not None else {})}
 
     @property
@@ -80,6 +80,11 @@ class Tenants:
             *self.quotas,
             *(_members(name, team["members"]) for name, team in self.teams.items() if team.get("members")),
         ]
+
+
+def _key(resource: str) -> str:
+    """How a quota calls it."""
+    return CLAIMS_QUOTA if resource == DEVICE_CLASS else REQUESTS + resource
 
 
 def _object(version: str, kind: str, name: str, namespace: str, **content: Any) -> Object:

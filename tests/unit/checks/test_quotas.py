@@ -45,6 +45,7 @@ def facts(host: MakeHost, api: Api) -> WholeCluster:
     ("hard", "right"),
     [
         ({f"requests.{GPU}": "8", "limits.cpu": "4", "count/gpus.nvidia.com": "1"}, None),
+        ({"gpu.nvidia.com.deviceclass.resource.k8s.io/devices": "8"}, None),
         ({f"limits.{GPU}": "8"}, f"requests.{GPU}"),
         ({GPU: "8"}, f"requests.{GPU}"),
         ({"nvidia.com/mig-1g.10gb": "8"}, "requests.nvidia.com/mig-1g.10gb"),

@@ -26,6 +26,12 @@ def test_what_a_team_is_not_given_it_has_none_of() -> None:
     }  # fmt: skip
 
 
+def test_claims_have_a_key_of_their_own() -> None:
+    (quota,) = hard(Tenants({"a": {"resources": {"gpu.nvidia.com": 2}}})).values()
+    assert quota["gpu.nvidia.com.deviceclass.resource.k8s.io/devices"] == "2"
+    assert not [key for key in quota if key.startswith("requests.gpu.")]
+
+
 def test_a_class_that_a_team_leaves_out_gives_it_no_gpu() -> None:
     classes = {"high": {"value": 10}, "low": {"value": -10}}
     found = Tenants({"a": {"gpus": 8, "gpus_of_class": {"low": 8, "theirs": 1}}, "b": {"gpus": 1}}, classes)
