@@ -12,6 +12,7 @@ from gpusmith.checks.evidence import count_evidence
 from gpusmith.checks.findings import CannotAsk, NotApplicable
 from gpusmith.checks.register import check
 from gpusmith.data.models import Model
+from gpusmith.data.operands import DEVICE_PLUGIN
 from gpusmith.expect import gpus, mig, mps, versions
 from gpusmith.expect.wanted import all_models
 from gpusmith.node.facts import RESET_STEP, Fleet, NodeFacts, need_answers
@@ -282,6 +283,8 @@ def gpu_layout(facts: NodeFacts) -> list[Problem]:
 )
 def gpu_mps(facts: NodeFacts) -> list[Problem]:
     """Compute modes and the control daemon are as the node's layout asks for."""
+    if DEVICE_PLUGIN not in facts.host.operands.ours:
+        raise NotApplicable(f"Node '{facts.host.name}': its device plugin is somebody else's, and so may MPS be.")
     problems = mps.problems(facts.record, facts.host)
     if not problems:
         need_answers(facts)

@@ -237,6 +237,11 @@ def test_a_mode_that_is_not_told_is_not_good(
         gpus.gpu_mps(facts(record, **variables))
 
 
+def test_mps_of_others_is_not_judged(facts: Facts, record: Record) -> None:
+    with pytest.raises(NotApplicable, match="its device plugin is somebody else's"):
+        gpus.gpu_mps(facts(by_mps(record, [1]), gpu_operands_device_plugin="existing"))
+
+
 def test_records_that_say_nothing_of_mps_prove_nothing(facts: Facts, record: Record) -> None:
     by_mps(record, [1]).pop("mps")
     with pytest.raises(CannotAsk, match="is not known"):
