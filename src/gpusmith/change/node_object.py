@@ -259,10 +259,9 @@ class NodeObject:
 
     def allocatable(self) -> int:
         """GPUs that it offers to the scheduler."""
-        return sum(
-            gpus_of(offered(node), layouts.of_node(node).offers(self.members[self.name]))
-            for node in nodes_of(self.cluster, self.name)
-        )
+        found = nodes_of(self.cluster, self.name)
+        node = found[0] if found else self.node()
+        return gpus_of(offered(node), layouts.of_node(node).offers(self.members[self.name]))
 
 
 def _title(pod: Object) -> str:
