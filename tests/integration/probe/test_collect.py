@@ -125,7 +125,7 @@ def test_the_keys_of_the_record_are_those_of_the_schema() -> None:
         "schema", "host", "packages", "package_database", "package_locks", "trust",
         "pci", "module", "library", "nvml", "dev", "services", "programs", "xids", "sxids",
         "xids_truncated", "log", "containerd", "cdi", "kubernetes", "system", "surroundings", "clock", "cuda", "boot", "kernels",
-        "managed_files", "marked_files", "half_packages", "foreign_packages", "foreign", "taken", "allocations",
+        "managed_files", "marked_files", "half_packages", "foreign_packages", "foreign", "taken", "allocations", "mps",
         "memory", "holders", "errors", "own", "gpu_layout",
     }  # fmt: skip
     assert plain["pci"]["gpus"][0]["class"] == "0x030200"
