@@ -188,11 +188,15 @@ def test_gpus_are_whole_again_and_nothing_of_it_is_left(ready_lab: Lab, eyes: Ey
 
 
 def test_what_a_killed_daemon_of_mps_leaves_is_named_with_its_repair(ready_lab: Lab) -> None:
+    # A site's own mode, without what a daemon leaves, is nobody's fault.
     ready_lab.on(NODE, "nvidia-smi -i 1 -c EXCLUSIVE_PROCESS")
+    ready_lab.validate_nodes("--limit", NODE).assert_passed()
+    ready_lab.on(NODE, "mkdir /run/nvidia/mps")
     (found,) = ready_lab.validate_nodes("--limit", NODE).failed()
     assert (found["id"], "GPU 1" in found["cause"]) == ("nodes.mps", True), found
     ready_lab.on(NODE, found["next_step"].rpartition(": ")[2])
     ready_lab.validate_nodes("--limit", NODE).assert_passed()
+    ready_lab.on(NODE, "rmdir /run/nvidia/mps")
 
 
 def claims_one(image: str) -> list[dict[str, Any]]:

@@ -284,7 +284,9 @@ def gpu_layout(facts: NodeFacts) -> list[Problem]:
 def gpu_mps(facts: NodeFacts) -> list[Problem]:
     """Compute modes and the control daemon are as the node's layout asks for."""
     if DEVICE_PLUGIN not in facts.host.operands.ours:
-        raise NotApplicable(f"Node '{facts.host.name}': its device plugin is somebody else's, and so may MPS be.")
+        raise NotApplicable(
+            f"Node '{facts.host.name}': its device plugin is somebody else's, and so may MPS be."
+        )
     problems = mps.problems(facts.record, facts.host)
     if not problems:
         need_answers(facts)

@@ -22,7 +22,9 @@ def problems(record: Record, host: NodeWanted) -> list[Problem]:
 
 
 def left(record: Record, node: str) -> list[Problem]:
-    """GPUs on which not every process may compute, where nobody serves them to several."""
+    """GPUs on which not every process may compute, beside what a daemon left. Without that, the mode is a site's own."""
+    if record.mps is None or not record.mps.left:
+        return []
     return [
         Problem(
             f"Node '{node}': {gpu.label} is in compute mode {_words(gpu)}, {_means(gpu)}. MPS's control daemon leaves that when"

@@ -31,7 +31,7 @@ def settle(wanted: layout.GpuLayout, check: bool, done: list[str], by_mps: bool 
         wanted: how.
         check: only tell what would be done.
         done: is told of each step once it is done.
-        by_mps: their compute mode is that of MPS, and stays.
+        by_mps: their compute mode is that of MPS that runs, or of no MPS, and stays.
 
     Returns:
         Whether the GPUs are simulated; None if there is no driver, so that no GPU can be divided.
@@ -113,7 +113,8 @@ def main(words: Sequence[str]) -> int:
         if not options.check:
             _without_mps(options.mps)
             _mark(None)
-        simulated = settle(wanted, options.check, done, options.mps)
+        # Without the folder of MPS, a mode is the site's own.
+        simulated = settle(wanted, options.check, done, options.mps or not MPS.is_dir())
         if not options.mps:
             _forget_mps(options.check, done)
         if wanted.profile and not options.check:

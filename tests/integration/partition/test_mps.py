@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -47,6 +48,12 @@ def test_what_a_killed_daemon_leaves_goes_with_its_layout(divided: Divided, left
             subprocess.run(["umount", str(memory)], check=True)
     assert (modes(), left.exists()) == (["0", "0"], False)
     assert divided.says() == []
+
+
+def test_a_mode_of_the_sites_own_stays(divided: Divided, left: Path) -> None:
+    shutil.rmtree(left)
+    assert divided.says() == []
+    assert modes() == ["3", "3"]
 
 
 def test_a_daemon_that_still_ends_is_waited_for(divided: Divided, left: Path) -> None:

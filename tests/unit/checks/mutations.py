@@ -41,6 +41,14 @@ def _gpu(says: str, **changes: Any) -> Mutation:
     return Mutation(lambda world: world.gpu.update(changes), says)
 
 
+def _daemon_was_killed(mode: str) -> Callable[[World], None]:
+    def change(world: World) -> None:
+        world.seen["mps"] = {"controls": [], "left": True}
+        world.gpu["compute_mode"] = mode
+
+    return change
+
+
 def _in(says: str, *path: str, **changes: Any) -> Mutation:
     """A change in a section of the record."""
 
@@ -280,8 +288,8 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
         ),
     ),
     "nodes.mps": (
-        _gpu("is in compute mode EXCLUSIVE_PROCESS, so that one process alone", compute_mode="exclusive_process"),
-        _gpu("is in compute mode PROHIBITED", compute_mode="prohibited"),
+        Mutation(_daemon_was_killed("exclusive_process"), "in compute mode EXCLUSIVE_PROCESS, so that one process alone"),
+        Mutation(_daemon_was_killed("prohibited"), "is in compute mode PROHIBITED"),
     ),
     "nodes.services": (
         _in("'kubelet' is inactive", "services", "kubelet", active="inactive"),

@@ -224,6 +224,8 @@ def test_what_a_killed_daemon_leaves_is_named_with_the_command_that_repairs_it(
     assert len(others) == 3, "one for each GPU"
     assert "killed" in first.cause
     assert first.next_step.endswith("run on 'gpu-1': nvidia-smi -i 0 -c DEFAULT")
+    record["mps"]["left"] = False
+    assert gpus.gpu_mps(facts(record)) == [], "a mode of the site's own"
 
 
 @pytest.mark.parametrize(
