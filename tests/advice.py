@@ -208,6 +208,8 @@ COMMANDS: Mapping[str, Command] = {
     "ansible-playbook -i INVENTORY playbooks/upgrade_driver.yml -l X -e gpu_upgrade_version=X": WALKED,
     # tests/integration/roles/test_monitoring.py goes this way.
     "ansible-playbook -i INVENTORY playbooks/remove_monitoring.yml -e gpu_monitoring_namespace=X": WALKED,
+    # tests/e2e/test_5_tenants.py goes this way.
+    "ansible-playbook -i INVENTORY playbooks/remove_tenants.yml": WALKED,
     # tests/long/test_serving_driver.py goes this way.
     "ansible-playbook -i INVENTORY playbooks/remove_nodes.yml -l X": WALKED,
     "ansible-playbook -i INVENTORY site.yml -l X": WALKED,

@@ -11,7 +11,7 @@ from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import Con
 from gpusmith.cluster import apply
 from gpusmith.cluster.api import Cluster
 from gpusmith.errors import all_of
-from gpusmith.tenants.cluster import left, refusals
+from gpusmith.tenants.cluster import forgotten, left, refusals
 from gpusmith.tenants.objects import Tenants
 
 
@@ -20,9 +20,11 @@ class ActionModule(ControllerAction):
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:
         cluster = Cluster(asked["kubeconfig"])
-        wanted = Tenants(asked["teams"], asked["classes"], tuple(asked["offered"]))
-        if found := list(refusals(cluster, wanted)):
-            raise all_of(found)
+        wanted = Tenants()
+        if asked["state"] == "present":
+            wanted = Tenants(asked["teams"], asked["classes"], tuple(asked["offered"]))
+            if found := [*forgotten(cluster, wanted), *refusals(cluster, wanted)]:
+                raise all_of(found)
         gone, notes = left(cluster, wanted)
         done = apply.apply(cluster, wanted.objects, check)
         removed = apply.remove(cluster, gone, asked["timeout"], check)

@@ -11,12 +11,14 @@ description:
   - Makes each team's namespace, its quotas and the RoleBinding of its members, and the PriorityClasses of the cluster.
   - Refuses to take over namespaces and PriorityClasses that gpusmith did not make, before anything is changed.
   - Deletes quotas and bindings of teams that are no longer given. Their namespaces, and PriorityClasses, stay and are named.
+  - Refuses to delete those of all teams unless it is asked to, since an inventory may lack a file.
 author: gpusmith contributors
 options:
   kubeconfig: {type: path, required: true, description: Path of a kubeconfig on the controller.}
   teams: {type: dict, default: {}, description: As C(gpu_tenants_teams).}
   classes: {type: dict, default: {}, description: As C(gpu_tenants_classes).}
   offered: {type: list, elements: str, default: [], description: Resources that nodes of the inventory hand out.}
+  state: {type: str, choices: [present, absent], default: present, description: "C(absent) takes all teams away, whichever are given."}
   timeout: {type: float, default: 60.0, description: Seconds within which deleted objects must be gone.}
 """
 

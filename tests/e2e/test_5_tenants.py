@@ -105,7 +105,12 @@ def test_the_suite_reads_what_teams_have(ready_lab: Lab, inventory: Path) -> Non
 
 def test_what_leaves_the_inventory_goes_and_pods_stay(ready_lab: Lab, inventory: Path) -> None:
     ask_for(inventory, {"gpu_tenants_teams": {}, "gpu_tenants_classes": {}})
-    ended = set_tenants(ready_lab, inventory)
+    refused = ready_lab.playbook("playbooks/set_tenants.yml", inventory=inventory)
+    assert (refused.status, f"the cluster has quotas of '{TEAM}'" in refused.output) == (2, True), str(
+        refused
+    )
+    ended = ready_lab.playbook("playbooks/remove_tenants.yml", inventory=inventory)
+    assert ended.status == 0, str(ended)
     assert f"Namespace '{TEAM}' stays with its pods" in ended.output
     assert f"PriorityClass '{CLASS}' stays" in ended.output
     assert ready_lab.get("-n", TEAM, "resourcequotas,rolebindings")["items"] == []

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gpusmith.cluster.api import Cluster, Object
 from gpusmith.errors import Refusal
+from gpusmith.inventory.tenants import TEAMS
 from gpusmith.names import TENANT_LABEL
 from gpusmith.tenants.objects import OF_ALL, Tenants
 from gpusmith.wording import quoted
@@ -56,6 +57,24 @@ def refusals(cluster: Cluster, wanted: Tenants) -> Iterator[Refusal]:
                 f"Team '{name}' has GPUs of PriorityClass {quoted(unknown)}, which neither the inventory nor the cluster has.",
                 "Add it to 'gpu_tenants_classes'.",
             )
+
+
+def forgotten(cluster: Cluster, wanted: Tenants) -> list[Refusal]:
+    """Teams of a cluster whose inventory has none: it may be another one's, or lack a file.
+
+    Raises:
+        ToolError: as above.
+    """
+    there = [] if wanted.teams else cluster.items(LEFT["ResourceQuota"], labelSelector=TENANT_LABEL)
+    teams = sorted({row["metadata"]["namespace"] for row in there})
+    if not teams:
+        return []
+    return [
+        Refusal(
+            f"The inventory has no '{TEAMS}', and the cluster has quotas of {quoted(teams)}.",
+            "Put them into it. To take them away: ansible-playbook -i INVENTORY playbooks/remove_tenants.yml",
+        )
+    ]
 
 
 def left(cluster: Cluster, wanted: Tenants) -> tuple[list[Object], list[str]]:

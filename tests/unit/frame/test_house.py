@@ -186,7 +186,12 @@ def test_the_index_of_the_documentation_lists_every_page() -> None:
 
 @by_role
 def test_every_entry_remove_is_run_by_a_test(role: Path) -> None:
-    names = ("molecule/default/cleanup.yml", "tests/e2e/test_6_monitoring.py", "tests/e2e/test_7_removal.py")
+    names = (
+        "molecule/default/cleanup.yml",
+        "tests/e2e/test_5_tenants.py",
+        "tests/e2e/test_6_monitoring.py",
+        "tests/e2e/test_7_removal.py",
+    )
     runs = [repo_root() / name for name in names]
     text = "\n".join(path.read_text() for path in runs)
     # And by the playbooks that they name.

@@ -22,8 +22,16 @@ def run(
     teams: dict[str, Any],
     classes: dict[str, Any],
     check: bool = False,
+    state: str = "present",
 ) -> dict[str, Any]:
-    return act("tenants", memory, monkeypatch, check, teams=teams, classes=classes, offered=[], timeout=1.0)
+    asked: dict[str, Any] = {
+        "teams": teams,
+        "classes": classes,
+        "offered": [],
+        "timeout": 1.0,
+        "state": state,
+    }
+    return act("tenants", memory, monkeypatch, check, **asked)
 
 
 def test_a_team_comes_changes_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,13 +52,13 @@ def test_a_team_comes_changes_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
         "ResourceQuota 'a/gpusmith-gpus-high'",
         "RoleBinding 'a/gpusmith-members'",
     ]
-    gone = run(memory, monkeypatch, {}, {})
+    gone = run(memory, monkeypatch, TEAM, HIGH, state="absent")
     assert set(memory.objects) == {"/api/v1/namespaces/a", f"{CLASSES}/high"}
     assert [words.partition(" stays")[0] for words in gone["warnings"]] == [
         "Namespace 'a'",
         "PriorityClass 'high'",
     ]
-    assert not run(memory, monkeypatch, {}, {})["changed"]
+    assert not run(memory, monkeypatch, TEAM, HIGH, state="absent")["changed"]
 
 
 @pytest.mark.parametrize(
@@ -98,3 +106,13 @@ def test_a_namespace_is_adopted_where_the_inventory_says_so(monkeypatch: pytest.
     memory = Memory({"/api/v1/namespaces/a": {"metadata": {"name": "a", "labels": {"x": "y"}}}})
     assert run(memory, monkeypatch, {"a": {"gpus": 1, "adopt": True}}, {})["changed"]
     assert f"{QUOTAS}/gpusmith-gpus" in memory.objects
+
+
+def test_an_inventory_without_teams_takes_none_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = Memory({})
+    assert not run(memory, monkeypatch, {}, {})["changed"]
+    run(memory, monkeypatch, TEAM, HIGH)
+    memory.done.clear()
+    with pytest.raises(GpusmithError, match="has no 'gpu_tenants_teams', and the cluster has quotas of 'a'"):
+        run(memory, monkeypatch, {}, HIGH)
+    assert memory.done == []
