@@ -62,6 +62,7 @@ def images(lab: Lab) -> str:
     return ",".join(f"{name}={image}" for name, image in values["validation_images"].items())
 
 
+@pytest.mark.rare
 def test_workloads_pass_in_one_namespace_and_leave_nothing(ready_lab: Lab, kubeconfig: Path) -> None:
     words = ["--namespace", ACCOUNT, "--images", images(ready_lab)]
     ended, _ = look(ready_lab, kubeconfig, *words, "--dry-run")

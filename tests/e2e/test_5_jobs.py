@@ -62,6 +62,7 @@ def failed(run: Validation) -> dict[str, set[str]]:
     }
 
 
+@pytest.mark.rare
 def test_a_wrong_gradient_and_a_rank_that_dies_are_named(suite: Suite) -> None:
     run = suite({"run_pytorch.py": WRONG_GRADIENT, "run_tensorflow.py": DEATH})
     assert failed(run) == {FIRST: set(CHECKS), SECOND: set(CHECKS)}, str(run.ended)

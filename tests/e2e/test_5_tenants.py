@@ -43,6 +43,7 @@ def set_tenants(lab: Lab, inventory: Path, *words: str) -> Ended:
 def tried(lab: Lab, image: str, pod: PodSpec, **of_container: Any) -> str:
     """What the API server says of a pod, without making it."""
     manifest = pod.manifest(image)
+    manifest["metadata"]["namespace"] = TEAM
     manifest["spec"]["containers"][0].update(of_container)
     words = (
         "-n",

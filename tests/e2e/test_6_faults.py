@@ -121,6 +121,7 @@ def test_a_healthy_node_is_not_blamed_and_site_repairs_what_is_configuration(
     healed.validate_nodes().assert_passed()
 
 
+@pytest.mark.rare
 def test_a_missing_gpu_and_a_slow_machine(healed: Lab) -> None:
     inject(healed, FIRST, "gpu-missing")
     reboot(healed, gpus=3)
