@@ -236,7 +236,7 @@ def told(labels: Mapping[str, str]) -> int:
 
 def other_sharing(labels: Mapping[str, str], layout: Layout) -> str:
     """How GPUs are shared by feature discovery, if that is another way than a layout's; empty if it does not say."""
-    wanted = NONE if layout.profile else layout.sharing
+    wanted = layout.sharing if layout.sharing in (TIME_SLICING, MPS) else NONE
     said = labels.get(SHARING_LABEL, wanted)
     return said if said != wanted else ""
 

@@ -129,10 +129,17 @@ def test_layouts_with_operands_of_their_own() -> None:
         (BY_MPS, "time-slicing", ["sharing by 'time-slicing'"]),
         (SHARED, "mps", ["sharing by 'mps'"]),
         (SHARED, None, []),
+        (CLAIMS, "none", []),
+        (HALVES, "none", []),
     ],
 )
 def test_what_feature_discovery_says_of_another_way(
     layout: Layout, said: str | None, found: list[str]
 ) -> None:
-    labels = {"nvidia.com/gpu.replicas": "4", **({"nvidia.com/gpu.sharing-strategy": said} if said else {})}
+    labels = {
+        "nvidia.com/gpu.replicas": str(layout.replicas),
+        "nvidia.com/mig.strategy": layout.strategy,
+        f"{layout.resource}.count": "8",
+        **({"nvidia.com/gpu.sharing-strategy": said} if said else {}),
+    }
     assert contradictions(labels, layout) == found
