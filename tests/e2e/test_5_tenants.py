@@ -67,6 +67,12 @@ def test_a_team_holds_no_more_than_its_quota(ready_lab: Lab, inventory: Path, wo
     again = set_tenants(ready_lab, inventory)
     assert all(row["changed"] == 0 for row in again.recap().values()), str(again)
 
+    # The API server enforces a quota once its controller has counted.
+    counted = ("--for=jsonpath={.status.hard}", "--timeout=30s")
+    ready_lab.kubectl("-n", TEAM, "wait", "resourcequota", "--all", *counted)
+    # Where both quotas refuse, the API server names either.
+    first = PodSpec("first", "gpu-1", priority_class=CLASS, gpus=1)
+    assert f"exceeded quota: gpusmith-gpus-{CLASS}" in tried(ready_lab, workload_image, first)
     pod = HOLDER.manifest(workload_image)
     pod["metadata"]["namespace"] = TEAM
     ready_lab.apply(pod)
@@ -75,8 +81,6 @@ def test_a_team_holds_no_more_than_its_quota(ready_lab: Lab, inventory: Path, wo
     assert "exceeded quota: gpusmith-gpus, requested: requests.nvidia.com/gpu=1" in tried(
         ready_lab, workload_image, second
     )
-    first = PodSpec("first", "gpu-1", priority_class=CLASS, gpus=1)
-    assert f"exceeded quota: gpusmith-gpus-{CLASS}" in tried(ready_lab, workload_image, first)
     privileged = tried(ready_lab, workload_image, PodSpec("x", "gpu-1"), securityContext={"privileged": True})
     assert 'violates PodSecurity "baseline' in privileged
 
