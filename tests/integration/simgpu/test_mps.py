@@ -172,10 +172,8 @@ def test_clients_share_a_server_and_are_limited(
     assert not Path(f"/proc/{server}").exists()
 
 
-@pytest.mark.usefixtures("exclusive")
-def test_a_daemon_that_is_killed_takes_its_server_and_the_work_of_its_clients(
-    node: Any, environment: dict[str, str], control: Control, daemon: int
-) -> None:
+def at_work(environment: dict[str, str]) -> subprocess.Popen[str]:
+    """A client with a context, which tries to get memory once it is told to go on."""
     client = subprocess.Popen(
         [sys.executable, "-c", STAYS],
         env=environment,
@@ -185,6 +183,14 @@ def test_a_daemon_that_is_killed_takes_its_server_and_the_work_of_its_clients(
     )
     assert client.stdout
     client.stdout.readline()
+    return client
+
+
+@pytest.mark.usefixtures("exclusive")
+def test_a_daemon_that_is_killed_takes_its_server_and_the_work_of_its_clients(
+    node: Any, environment: dict[str, str], control: Control, daemon: int
+) -> None:
+    client = at_work(environment)
     os.kill(daemon, 9)
     while list(Path(f"/proc/{daemon}/fd").glob("*")):  # it ends in its own time
         time.sleep(0.01)
@@ -202,15 +208,7 @@ def test_quit_waits_for_clients_and_a_second_daemon_is_refused(
         ["nvidia-cuda-mps-control", "-d"], env=environment, capture_output=True, text=True, timeout=20
     )
     assert (second.returncode, second.stdout) == (1, "An instance of this daemon is already running\n")
-    client = subprocess.Popen(
-        [sys.executable, "-c", STAYS],
-        env=environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert client.stdout
-    client.stdout.readline()
+    client = at_work(environment)
     quits = subprocess.Popen(
         ["nvidia-cuda-mps-control"], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
