@@ -11,7 +11,7 @@ from gpusmith.checks.findings import CannotAsk, NotApplicable
 from gpusmith.checks.register import check
 from gpusmith.checks.whole_cluster import WholeCluster
 from gpusmith.cluster.api import Object
-from gpusmith.cluster.snapshot import GPU_RESOURCES, Snapshot
+from gpusmith.cluster.snapshot import GPU_RESOURCES
 from gpusmith.inventory.tenants import TEAMS
 from gpusmith.names import CLAIMS_QUOTA
 from gpusmith.problems import Problem
@@ -25,15 +25,17 @@ def _title(found: Object) -> str:
     return f"{found['metadata']['namespace']}/{found['metadata']['name']}"
 
 
-def _of(snapshot: Snapshot, what: str) -> tuple[Object, ...]:
-    found: tuple[Object, ...] | None = getattr(snapshot, what)
+def _listed(found: tuple[Object, ...] | None, what: str) -> tuple[Object, ...]:
     if found is None:
-        listed = what.replace("_", " ")
         raise CannotAsk(
-            f"The suite's account may not list {listed}: apply validation/rbac.yml again,"
+            f"The suite's account may not list {what}: apply validation/rbac.yml again,"
             " or docs/rbac-any-cluster.yml where nobody set the cluster up with gpusmith."
         )
     return found
+
+
+def _quotas(facts: WholeCluster) -> tuple[Object, ...]:
+    return _listed(facts.snapshot.resource_quotas, "resource quotas")
 
 
 @check(
@@ -50,9 +52,8 @@ def _of(snapshot: Snapshot, what: str) -> tuple[Object, ...]:
 def gpu_quotas(facts: WholeCluster) -> list[Problem]:
     """Keys of extended resources count with 'requests.' alone (Kubernetes 1.36, pkg/quota/v1/evaluator/core/pods.go)."""
     problems = []
-    for quota in _of(facts.snapshot, "resource_quotas"):
-        namespace, name = quota["metadata"]["namespace"], quota["metadata"]["name"]
-        hard = quota["spec"]["hard"]
+    for quota in _quotas(facts):
+        name, hard = _title(quota), quota["spec"]["hard"]
         for key, value in sorted(hard.items()):
             right = REQUESTS + key.removeprefix(LIMITS)
             # Beside the right one, with the same number, it does no harm.
@@ -60,9 +61,9 @@ def gpu_quotas(facts: WholeCluster) -> list[Problem]:
                 continue
             problems.append(
                 Problem(
-                    f"Quota '{namespace}/{name}' limits '{key}' to {value}, which Kubernetes accepts and never enforces.",
+                    f"Quota '{name}' limits '{key}' to {value}, which Kubernetes accepts and never enforces.",
                     f"Use '{right}' in its place.",
-                    {"quota": f"{namespace}/{name}", "hard": dict(hard)},
+                    {"quota": name, "hard": dict(hard)},
                 )
             )
     return problems
@@ -81,19 +82,16 @@ def gpu_quotas(facts: WholeCluster) -> list[Problem]:
 )
 def gpu_limit_ranges(facts: WholeCluster) -> list[Problem]:
     """What the API server makes of it: it completes 'default' by 'max', and 'defaultRequest' by 'default' and 'min'."""
-    problems = []
-    for found in _of(facts.snapshot, "limit_ranges"):
-        namespace, name = found["metadata"]["namespace"], found["metadata"]["name"]
-        problems += [
-            Problem(
-                f"LimitRange '{namespace}/{name}' {effect}.",
-                "Take it out, and limit GPUs by a ResourceQuota.",
-                {"limit_range": f"{namespace}/{name}", "limits": row},
-            )
-            for row in found["spec"]["limits"]
-            for effect in _effects(row)
-        ]
-    return problems
+    return [
+        Problem(
+            f"LimitRange '{_title(found)}' {effect}.",
+            "Take it out, and limit GPUs by a ResourceQuota.",
+            {"limit_range": _title(found), "limits": row},
+        )
+        for found in _listed(facts.snapshot.limit_ranges, "limit ranges")
+        for row in found["spec"]["limits"]
+        for effect in _effects(row)
+    ]
 
 
 def _effects(row: Mapping[str, Any]) -> Iterator[str]:
@@ -131,32 +129,35 @@ def tenants(facts: WholeCluster) -> list[Problem]:
     wanted = _wanted(facts.hosts)
     if not wanted.teams:
         raise NotApplicable(f"The inventory has no teams ('{TEAMS}').")
-    there = {_title(row): row["spec"] for row in _of(facts.snapshot, "resource_quotas")}
-    problems = []
-    for quota in wanted.quotas:
-        name, found = _title(quota), there.get(_title(quota), {})
-        for key, value in quota["spec"]["hard"].items():
-            if not key.startswith((REQUESTS, CLAIMS_QUOTA)):
-                continue
-            has, used = found.get("hard", {}).get(key), found.get("used", {}).get(key, "0")
-            if has != value:
-                says = f"gives {has}" if has else "gives no number"
-                cause = (
-                    f"Quota '{name}' {says} of '{key}', the inventory {value}."
-                    if found
-                    else f"There is no quota '{name}'."
-                )
-                problems.append(Problem(cause, "Run playbooks/set_tenants.yml.", {"quota": name, **found}))
-                break
-            if parse_quantity(used) > parse_quantity(value):
-                problems.append(
-                    Problem(
-                        f"The pods of quota '{name}' hold {used} of '{key}', and it gives {value}.",
-                        "Its pods came before the quota. No new one gets a GPU until some have ended.",
-                        {"quota": name, **found},
-                    )
-                )
-    return problems
+    there = {_title(row): row["spec"] for row in _quotas(facts)}
+    return [problem for quota in wanted.quotas for problem in _kept(quota, there.get(_title(quota)))]
+
+
+def _kept(wanted: Object, found: Mapping[str, Mapping[str, str]] | None) -> Iterator[Problem]:
+    """What is wrong with one of our quotas; of several numbers that differ, the first is named."""
+    name, site = _title(wanted), "Run playbooks/set_tenants.yml."
+    if found is None:
+        yield Problem(f"There is no quota '{name}'.", site, {"quota": name})
+        return
+    evidence = {"quota": name, **found}
+    keys = {
+        key: value
+        for key, value in wanted["spec"]["hard"].items()
+        if key.startswith((REQUESTS, CLAIMS_QUOTA))
+    }
+    for key, value in keys.items():
+        if (has := found["hard"].get(key)) != value:
+            says = f"gives {has}" if has else "gives no number"
+            yield Problem(f"Quota '{name}' {says} of '{key}', the inventory {value}.", site, evidence)
+            return
+    for key, value in keys.items():
+        used = found.get("used", {}).get(key, "0")
+        if parse_quantity(used) > parse_quantity(value):
+            yield Problem(
+                f"The pods of quota '{name}' hold {used} of '{key}', and it gives {value}.",
+                "Its pods came before the quota. No new one gets a GPU until some have ended.",
+                evidence,
+            )
 
 
 def _wanted(hosts: Sequence[NodeWanted]) -> Tenants:
