@@ -47,10 +47,8 @@ class ActionModule(LookingAction):
         deadline = Deadline(asked["timeout"])
         cluster, node = Cluster(asked["kubeconfig"]), str(record["kubernetes"]["node_name"] or host)
         if layouts.of_node(cluster.get(node_path(node)) or {"metadata": {}}).by_claims:
-            return {
-                "changed": False,
-                "objects": [],
-            }  # it still hands GPUs out by claims, and has no device plugin
+            # It still hands GPUs out by claims, and has no device plugin.
+            return {"changed": False, "objects": []}
         gone = device_plugin.restart(
             cluster,
             namespace,
