@@ -12,7 +12,7 @@ import yaml
 
 from tests.e2e.harness import Ended, Lab, PodSpec
 
-TEAM, CLASS = "e2e-team", "e2e-high"
+TEAM, CLASS, LOW = "e2e-team", "e2e-high", "e2e-low"
 TEAMS: dict[str, Any] = {
     "gpu_tenants_teams": {
         TEAM: {"gpus": 1, "gpus_of_class": {CLASS: 0}, "members": [{"kind": "Group", "name": "e2e"}]}
@@ -26,7 +26,7 @@ HOLDER = PodSpec("holder", "gpu-1", gpus=1)
 def inventory(ready_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield ready_lab.copy_inventory(tmp_path_factory.mktemp("teams") / "inventory")
     ready_lab.kubectl("delete", "namespace", TEAM, "--ignore-not-found")
-    ready_lab.kubectl("delete", "priorityclass", CLASS, "--ignore-not-found")
+    ready_lab.kubectl("delete", "priorityclass", CLASS, LOW, "--ignore-not-found")
 
 
 def ask_for(inventory: Path, values: dict[str, Any]) -> None:
@@ -106,6 +106,34 @@ def test_the_suite_reads_what_teams_have(ready_lab: Lab, inventory: Path) -> Non
     assert f"There is no quota '{TEAM}/gpusmith-gpus'" in str(seen.ended)
     ready_lab.kubectl("-n", TEAM, "delete", "resourcequota", "trap")
     set_tenants(ready_lab, inventory)
+
+
+def test_a_pod_of_a_higher_class_takes_the_place_of_a_lower_one_and_of_nobody_else(
+    ready_lab: Lab, inventory: Path, workload_image: str
+) -> None:
+    classes = {CLASS: {"value": 10, "preempts": True}, LOW: {"value": -10}}
+    # A class cannot be changed: the one of the tests before goes first.
+    ready_lab.kubectl("delete", "priorityclass", CLASS)
+    team = {"gpus": 5, "gpus_of_class": {CLASS: 1, LOW: 3}}
+    ask_for(inventory, {"gpu_tenants_teams": {TEAM: team}, "gpu_tenants_classes": classes})
+    set_tenants(ready_lab, inventory)
+
+    # With the pod of the tests before, which names no class, all GPUs of the node are held.
+    low = PodSpec("low", "gpu-1", priority_class=LOW, gpus=3)
+    for pod in (low, PodSpec("high", "gpu-1", priority_class=CLASS, gpus=1)):
+        manifest = pod.manifest(workload_image)
+        manifest["metadata"]["namespace"] = TEAM
+        ready_lab.apply(manifest)
+        ready_lab.kubectl("-n", TEAM, "wait", "--for=condition=Ready", f"pod/{pod.name}", timeout=90)
+    names = {row["metadata"]["name"] for row in ready_lab.get("-n", TEAM, "pods")["items"]}
+    assert names == {"holder", "high"}, "'low' gave way"
+    ready_lab.kubectl("-n", TEAM, "delete", "pod", "high")
+
+    ask_for(inventory, {"validation_preemption": True})
+    seen = ready_lab.validate("--tier", "workloads", "--limit", "gpu-2", inventory=inventory)
+    seen.assert_passed()
+    found = {row["id"]: row for row in seen.results["checks"]}
+    assert [found[f"workloads.{name}"]["outcome"] for name in ("preemption", "gpu-type")] == ["passed"] * 2
 
 
 def test_what_leaves_the_inventory_goes_and_pods_stay(ready_lab: Lab, inventory: Path) -> None:

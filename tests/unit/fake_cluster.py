@@ -90,6 +90,9 @@ class FakeCluster:
         self.events: list[Any] = []
         self.classes: dict[str, Any] = {}
         self.beats = 0
+        self.types: dict[str, str] = {}
+        """Label gpu-type of nodes that have another one than all others."""
+        self.no_such_type = "3 node(s) didn't match Pod's node affinity/selector."
         self.templates: dict[str, int] = {}
         """GPUs that claims made from them ask for, by name."""
 
@@ -130,7 +133,7 @@ class FakeCluster:
 
     def schedule(self) -> None:
         """Give GPUs to whom they are free for, let programs end, release theirs."""
-        for name, pod in self.pods.items():
+        for name, pod in list(self.pods.items()):
             if pod["status"].get("phase") not in (None, "Pending"):
                 continue
             spec = pod["spec"]
@@ -138,6 +141,10 @@ class FakeCluster:
                 "nodeSelectorTerms"
             ]
             node = terms[0]["matchFields"][0]["values"][0]
+            kinds = [row["values"] for row in terms[0].get("matchExpressions", ())]
+            if kinds and kinds != [[self.types.get(node, "h100-sxm")]]:
+                self._waits(pod, self.no_such_type)
+                continue
             container = spec["containers"][0]
             wanted = int(container["resources"].get("limits", {}).get(self.resource, 0))
             for claim in spec.get("resourceClaims", ()):
@@ -145,18 +152,24 @@ class FakeCluster:
             taken = Counter(uuid for uuids in self.given.values() for uuid in uuids)
             taken.update(self.foreign.get(node, ()))
             free = list((Counter(self.gpus[node]) - taken).elements())
+            if wanted > len(free) and spec.get("priorityClassName", "").endswith("-preempts"):
+                victim = next(each for each in self.given if self.pods[each]["spec"]["nodeName"] == node)
+                del self.pods[victim]
+                free = self.given.pop(victim)
             if wanted > len(free):
                 lack = "cannot allocate all claims" if self.templates else f"Insufficient {self.resource}"
-                message = f"0/3 nodes are available: 1 {lack}, 2 node(s) didn't match Pod's node affinity."
-                conditions = [
-                    {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
-                ]
-                pod["status"] = {"phase": "Pending", "conditions": conditions}
+                self._waits(pod, f"1 {lack}, 2 node(s) didn't match Pod's node affinity.")
                 continue
             spec["nodeName"] = node
             uuids = free[:wanted]
             env = {row["name"]: row["value"] for row in container["env"]}
             self.run(name, pod, container["command"], env, uuids)
+
+    @staticmethod
+    def _waits(pod: dict[str, Any], reason: str) -> None:
+        message = f"0/3 nodes are available: {reason}"
+        row = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        pod["status"] = {"phase": "Pending", "conditions": [row]}
 
     def run(
         self, name: str, pod: dict[str, Any], command: list[str], env: dict[str, str], uuids: list[str]

@@ -214,6 +214,7 @@ class Validation:
     annotations: Mapping[str, str] = field(default_factory=dict)
     pod_limits: Mapping[str, str] = field(default_factory=dict)
     node_condition: bool = False
+    preemption: bool = False
     workloads: tuple[Mapping[str, Any], ...] = ()
 
 

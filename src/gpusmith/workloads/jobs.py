@@ -117,6 +117,8 @@ class PodTask:
         env: further variables.
         machine: it looks at the machine itself, as root, whatever taints its node has; only ever to read.
         limits: of CPU and memory, for clusters that ask for them; requests are never higher.
+        node_labels: labels that its node must have.
+        priority: PriorityClass, if not the run's.
         shares: of each GPU of its node: as many pods ask for as much CPU as one with the whole GPU.
         timeout_s: how long it may run.
         pull_s: how long it may take until it runs; the pod is ended after both together.
@@ -137,6 +139,8 @@ class PodTask:
     env: Mapping[str, str] = field(default_factory=dict)
     machine: bool = False
     limits: Mapping[str, str] = field(default_factory=dict)
+    node_labels: Mapping[str, str] = field(default_factory=dict)
+    priority: str = ""
     shares: int = 1
     timeout_s: float = 300.0
     pull_s: float = 900.0
@@ -216,7 +220,7 @@ def _pod_spec(run: Run, task: PodTask) -> Manifest:
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 1,
         "activeDeadlineSeconds": task.ends_after_s,
-        "affinity": _only_on(task.node),
+        "affinity": _only_on(task.node, task.node_labels),
         "tolerations": tolerations,
         "securityContext": {
             "runAsNonRoot": True,
@@ -241,8 +245,8 @@ def _pod_spec(run: Run, task: PodTask) -> Manifest:
         spec["resourceClaims"] = [{"name": CLAIM, "resourceClaimTemplateName": task.name}]
     if task.job:
         spec |= {"hostname": task.hostname, "subdomain": task.job}
-    if run.priority:
-        spec["priorityClassName"] = run.priority
+    if task.priority or run.priority:
+        spec["priorityClassName"] = task.priority or run.priority
     if run.pull_secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in run.pull_secrets]
     if task.runtime_class:
@@ -250,9 +254,13 @@ def _pod_spec(run: Run, task: PodTask) -> Manifest:
     return spec
 
 
-def _only_on(node: str) -> Manifest:
+def _only_on(node: str, node_labels: Mapping[str, str]) -> Manifest:
     """Through the scheduler, never by nodeName: that would take GPUs which others have been promised."""
     here = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    if node_labels:
+        here["matchExpressions"] = [
+            {"key": key, "operator": "In", "values": [value]} for key, value in node_labels.items()
+        ]
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [here]}}}
 
 

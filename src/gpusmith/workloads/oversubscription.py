@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from gpusmith.checks.findings import NotApplicable
-from gpusmith.cluster.api import Object
+from gpusmith.checks.findings import Finding, NotApplicable, Outcome
 from gpusmith.names import DEVICE_CLASS
 from gpusmith.problems import Problem
-from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout
+from gpusmith.wait import Deadline
 from gpusmith.wanted.layouts import WHOLE, Layout
 from gpusmith.workloads import holders, jobs
-from gpusmith.workloads.jobs import PodTask
 from gpusmith.workloads.judge import SECOND_PLUGIN, Expected, Judged
+from gpusmith.workloads.pending import StaysPending, stays_pending
 from gpusmith.workloads.pods import Pods
 from gpusmith.workloads.register import workload
-from gpusmith.workloads.states import state_of
-from gpusmith.workloads.waiting import Contended, PodProblem, queued
+from gpusmith.workloads.waiting import Contended
 
 NO_CLAIMS_LEFT = "cannot allocate all claims"
 """The scheduler's words for claims (Kubernetes 1.34 to 1.36, dynamicresources.go); it does not name the class."""
-PENDING_WAIT_S = 60.0
-STAYS_PENDING_S = 3.0
+
+
+def did_not_pass(found: Finding) -> str:
+    """Why no pod is made after it: it may not have left as many pods as GPUs."""
+    return "" if found.outcome is Outcome.PASSED else "the workload before it did not pass."
 
 
 @workload(
@@ -35,6 +35,7 @@ STAYS_PENDING_S = 3.0
     title="one pod more than GPUs",
     gpus=0,  # that are free: it is about those that the workload before it holds
     after=["workloads.allocation"],
+    blocks=did_not_pass,
 )
 def run(pods: Pods) -> Judged:
     """Make the pod, see it wait, free a GPU, see which one it gets."""
@@ -46,7 +47,13 @@ def run(pods: Pods) -> Judged:
         )
     extra = pods.task("one-more", holders.PROGRAM, 1)
     pods.create(jobs.pod, extra)
-    pending = _stays_pending(pods, extra, len(held))
+    placed = Contended(
+        f"pod '{extra.name}' was placed while {len(held)} pods hold all GPUs that were free",
+        "Look for more than one device plugin, time slicing, or a pod of somebody else that ended meanwhile.",
+    )
+    # Of a scheduler with words of its own, which GPU the pod gets proves what it waited for.
+    waits = StaysPending(lambda said: insufficient(said, extra.resource), placed)
+    pending = stays_pending(pods, extra, "for lack of GPUs", waits)
     ended, freed = next(iter(held.items()))
     pods.delete(ended)
     # It was Pending as expected until now: its timeout starts here.
@@ -85,56 +92,3 @@ def judge(
 def insufficient(message: str, resource: str) -> bool:
     """Whether the scheduler's words give lack of a resource as the reason."""
     return (NO_CLAIMS_LEFT if resource == DEVICE_CLASS else f"Insufficient {resource}") in message
-
-
-@dataclass
-class StaysPending:
-    """Whether the scheduler says for a while that there are not enough GPUs.
-
-    Attributes:
-        pod: its name.
-        resource: that it asks for.
-        holders: how many pods hold GPUs.
-        since: when the scheduler was first seen to say it.
-    """
-
-    pod: str
-    resource: str
-    holders: int
-    since: float | None = None
-
-    def __call__(self, pod: Object | None) -> Done[str] | NotYet:
-        """Look at the pod once.
-
-        Raises:
-            Contended: it was placed.
-        """
-        if pod is None:
-            return NotYet("no pod yet")
-        state = state_of(pod)
-        if state.node:
-            raise Contended(
-                f"pod '{self.pod}' was placed while {self.holders} pods hold all GPUs that were free",
-                "Look for more than one device plugin, time slicing, or a pod of somebody else that ended meanwhile.",
-            )
-        # A scheduler of others has words of its own; which GPU the pod gets proves what it waited for.
-        theirs = state.steered and state.unscheduled
-        if not theirs and not insufficient(state.unscheduled, self.resource):
-            return NotYet(state.unscheduled or "no word of the scheduler")
-        now = time.monotonic()
-        if self.since is None:
-            self.since = now
-        return NotYet(state.unscheduled) if now - self.since < STAYS_PENDING_S else Done(state.unscheduled)
-
-
-def _stays_pending(pods: Pods, extra: PodTask, held: int) -> str:
-    """The scheduler's words."""
-    what = f"pod '{extra.name}' to stay Pending for lack of GPUs"
-    waits = StaysPending(extra.name, extra.resource, held)
-    try:
-        return pods.node.board.wait(what, extra.name, waits, Deadline(PENDING_WAIT_S))
-    except WaitTimeout as error:
-        state = state_of(pods.node.board.pod(extra.name) or {})
-        if state.held or state.steered:
-            raise queued(state.held or state.steered) from error
-        raise PodProblem(error.message, "Look at the pod's conditions.") from error

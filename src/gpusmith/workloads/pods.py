@@ -174,7 +174,7 @@ class Pods:
     def run_pod(self, task: PodTask) -> str:
         """The log of a bare pod, which a policy refuses at once; otherwise as `run_job`."""
         self.create(jobs.pod, task)
-        return self.patiently(jobs.pod, task, self._ended)
+        return self.log_of_pod(task)
 
     def run_job(self, task: PodTask) -> str:
         """The log of a Job, from its creation to its end.
@@ -202,6 +202,10 @@ class Pods:
         for one in each:
             self.create(jobs.job, one)
         return [self.log_of_job(one) for one in each]
+
+    def log_of_pod(self, task: PodTask) -> str:
+        """The log of a bare pod that was created before, at its end; otherwise as `log_of_job`."""
+        return self.patiently(jobs.pod, task, self._ended)
 
     def log_of_job(self, task: PodTask) -> str:
         """The log of a Job that was created before, at its end.

@@ -1,4 +1,4 @@
-"""The PriorityClass of the suite's pods: they have the lowest priority, and preempt no pod."""
+"""PriorityClasses of the suite's pods: they have the lowest priority, and preempt no pod but one of their own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from gpusmith.cluster.api import CONFLICT, DRY, ApiRefused, Cluster, Object
 from gpusmith.errors import ToolError
-from gpusmith.names import GPU_RESOURCE, MANAGED_BY, MANAGER, PRIORITY_CLASS
+from gpusmith.names import GPU_RESOURCE, MANAGED_BY, MANAGER, PREEMPTING_CLASS, PRIORITY_CLASS
 from gpusmith.workloads import jobs
 from gpusmith.workloads.jobs import PodTask, Run
 
@@ -30,27 +30,44 @@ def manifest() -> Object:
     }
 
 
-def ensure(cluster: Cluster) -> None:
-    """Create the class if it is missing and this user may. It is never deleted, since other runs may need it.
+def preempting() -> Object:
+    """The class of the one pod that preempts another one of the suite; likewise."""
+    return {
+        **manifest(),
+        "metadata": {"name": PREEMPTING_CLASS, "labels": {MANAGED_BY: MANAGER}},
+        "value": VALUE + 1,
+        "preemptionPolicy": "PreemptLowerPriority",
+        "description": "A test pod of gpusmith's validation: it preempts other test pods, and gives way to everybody.",
+    }
+
+
+def ensure(cluster: Cluster, wanted: Object | None = None) -> None:
+    """Create a class if it is missing and this user may. It is never deleted, since other runs may need it.
+
+    Args:
+        cluster: the API.
+        wanted: the class; that of the suite's pods, if left out.
 
     Raises:
         ToolError: it is missing or harmful; without it no pod is made.
     """
+    wanted = wanted or manifest()
+    name = wanted["metadata"]["name"]
     try:
-        there = cluster.get(f"{FOLDER}/{PRIORITY_CLASS}") or _create(cluster)
+        there = cluster.get(f"{FOLDER}/{name}") or _create(cluster, wanted)
     except ApiRefused as error:
         if error.status != FORBIDDEN:
             raise
         raise ToolError(
-            f"PriorityClass '{PRIORITY_CLASS}', without which the suite's pods could preempt others, is missing or may"
+            f"PriorityClass '{name}', without which the suite's pods could preempt others, is missing or may"
             f" not be read: {error.message}",
             f"Have an administrator run, once: {RBAC}",
         ) from error
-    wrong = harm(there)
+    wrong = harm(there) if name == PRIORITY_CLASS else other(there, wanted)
     if wrong:
         raise ToolError(
-            f"PriorityClass '{PRIORITY_CLASS}' {wrong}, so the suite's pods could take the place of others.",
-            f"It cannot be changed. Make it anew: kubectl delete priorityclass {PRIORITY_CLASS}; then {RBAC}",
+            f"PriorityClass '{name}' {wrong}, so the suite's pods could take the place of others.",
+            f"It cannot be changed. Make it anew: kubectl delete priorityclass {name}; then {RBAC}",
         )
 
 
@@ -86,11 +103,11 @@ def of_default(cluster: Cluster, run: Run, node: str, image: str) -> str:
     return f"without PriorityClass '{PRIORITY_CLASS}', pods of this run have priority {value or 0}, and {harm}: {RBAC}"
 
 
-def _create(cluster: Cluster) -> Object:
+def _create(cluster: Cluster, wanted: Object) -> Object:
     try:
-        return cluster.create(FOLDER, manifest())
+        return cluster.create(FOLDER, wanted)
     except ApiRefused as error:
-        there = cluster.get(f"{FOLDER}/{PRIORITY_CLASS}") if error.status == CONFLICT else None
+        there = cluster.get(f"{FOLDER}/{wanted['metadata']['name']}") if error.status == CONFLICT else None
         if there is None:
             raise
         return there
@@ -102,3 +119,9 @@ def harm(found: Mapping[str, Any]) -> str:
     if value >= 0:
         return f"has value {value}, which is not negative"
     return "" if policy == "Never" else f"has preemptionPolicy '{policy}', not 'Never'"
+
+
+def other(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """How a class differs from the one that preempts; empty if it does not."""
+    given, right = int(found.get("value") or 0), int(wanted["value"])
+    return f"has value {given}, not {right}" if given != right else ""

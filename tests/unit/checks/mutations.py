@@ -201,6 +201,15 @@ def _another_gpu_after_a_release(world: World) -> None:
     world.cluster.answers["hold_gpu.py"] = hold
 
 
+def _another_gpu_than_that_of_the_victim(world: World) -> None:
+    def hold(env: dict[str, str], uuids: list[str]) -> Any:
+        held = world.cluster.given
+        late = "n0-hold-1" not in held and "n0-gives-way" in held
+        return {**world.cluster.good(env, uuids), "uuid": held["n0-hold-2"][0] if late else uuids[0]}
+
+    world.cluster.answers["hold_gpu.py"] = hold
+
+
 def _namespace_stays(world: World) -> None:
     def delete(path: str, grace_s: int | None = None) -> None:
         raise ToolError("a finalizer holds it")
@@ -543,6 +552,12 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
         Mutation(_answer("hold_gpu.py", uuid="GPU-5"), "more than once", kind="allocation"),
     ),
     "workloads.oversubscription": (Mutation(_another_gpu_after_a_release, "which another pod holds", kind="oversubscription"),),
+    "workloads.preemption": (
+        Mutation(_another_gpu_than_that_of_the_victim, "was to give way and to leave its GPU", kind="preemption"),
+    ),
+    "workloads.gpu-type": (
+        Mutation(lambda world: setattr(world.cluster, "no_such_type", "1 Too many pods."), "another reason", kind="gpu_type"),
+    ),
     "workloads.isolation": (
         Mutation(_answer("look_around.py", **WRONG), "it is wrong", kind="isolation"),
     ),

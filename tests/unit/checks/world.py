@@ -36,8 +36,8 @@ QUOTAS, RANGES = "/api/v1/resourcequotas", "/api/v1/limitranges"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
 
-VARIABLES = {**MANAGED, "gpu_tenants_teams": {"team": {"gpus": 8}}}
-"""What the inventory says besides its GPUs: everything is watched, and one team has GPUs."""
+VARIABLES = {**MANAGED, "gpu_tenants_teams": {"team": {"gpus": 8}}, "validation_preemption": True}
+"""What the inventory says besides its GPUs: everything is watched and proved, and one team has GPUs."""
 
 
 def _node(name: str) -> Json:

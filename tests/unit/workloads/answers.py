@@ -10,7 +10,7 @@ import pytest
 from gpusmith.checks.findings import Skip
 from gpusmith.cluster.views import NodeView
 from gpusmith.suite import monitoring
-from gpusmith.workloads import board, node, oversubscription
+from gpusmith.workloads import board, node, pending
 from gpusmith.workloads.outcome import NodeOutcome, per_node
 from tests.unit.objects import gpus
 
@@ -22,7 +22,7 @@ def short_waits(patch: pytest.MonkeyPatch) -> None:
     for name in ("INTERVALS", "RELOAD_S", "RESEND_S"):
         patch.setattr(monitoring, name, 0)
     patch.setattr(board, "TICK_S", 0.01)
-    patch.setattr(oversubscription, "STAYS_PENDING_S", 0.05)
+    patch.setattr(pending, "STAYS_PENDING_S", 0.05)
     patch.setattr(node, "OTHERS_WAIT_S", 0.1)
     patch.setattr(node, "OTHERS_TICK_S", 0.02)
 
@@ -87,8 +87,8 @@ def before_each_creation(fake_cluster: Any, do: Callable[[dict[str, Any]], objec
 
 
 def all_passed(nodes: int = 1) -> dict[str, str]:
-    """Outcomes of a run on simulated GPUs: nothing is measured, and jobs over several nodes do not apply to one."""
-    left_out = {"workloads.performance"}
+    """Outcomes of a run on simulated GPUs: nothing is measured or preempted, and jobs over several nodes do not apply to one."""
+    left_out = {"workloads.performance", "workloads.preemption"}
     if nodes == 1:
         left_out |= {"workloads.pytorch-nodes", "workloads.tensorflow-nodes"}
     return {check: "passed" for check in per_node() if check not in left_out}

@@ -25,6 +25,7 @@ def test_network_is_told_of_a_node_without_gpus_that_work(run: Any, fake_cluster
     assert {name for name, outcome in found.items() if outcome == "passed"} == {
         "workloads.network",
         "workloads.isolation",
+        "workloads.gpu-type",
     }
 
 

@@ -10,9 +10,11 @@ import pytest
 from gpusmith.checks.findings import Outcome
 from gpusmith.names import GPU_RESOURCE
 from gpusmith.wait import Done, NotYet
-from gpusmith.workloads import oversubscription, waiting
+from gpusmith.workloads import pending as pending_module
+from gpusmith.workloads import waiting
 from gpusmith.workloads.judge import Expected
-from gpusmith.workloads.oversubscription import StaysPending, insufficient, judge
+from gpusmith.workloads.oversubscription import insufficient, judge
+from gpusmith.workloads.pending import StaysPending
 from gpusmith.workloads.waiting import PodProblem
 from tests.unit.workloads.answers import READY, answer, before_each_creation
 
@@ -45,7 +47,7 @@ def test_queue_controllers_have_words_of_their_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if outcome is not Outcome.PASSED:
-        monkeypatch.setattr(oversubscription, "PENDING_WAIT_S", 1.0)
+        monkeypatch.setattr(pending_module, "PENDING_WAIT_S", 1.0)
     started = fake_cluster.schedule
 
     def schedule() -> None:
@@ -107,8 +109,8 @@ def pending(message: str, node: str = "") -> dict[str, Any]:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     now = [100.0]
-    monkeypatch.setattr(oversubscription, "STAYS_PENDING_S", 3.0)
-    monkeypatch.setattr("gpusmith.workloads.oversubscription.time.monotonic", lambda: now[0])
+    monkeypatch.setattr(pending_module, "STAYS_PENDING_S", 3.0)
+    monkeypatch.setattr("gpusmith.workloads.pending.time.monotonic", lambda: now[0])
 
     def passes(seconds: float) -> None:
         now[0] += seconds
@@ -117,7 +119,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 
 def test_it_must_wait_for_a_while_for_lack_of_gpus(clock: Callable[[float], None]) -> None:
-    look = StaysPending("n0-one-more", GPU_RESOURCE, 2)
+    look = StaysPending(lambda said: insufficient(said, GPU_RESOURCE), PodProblem("placed"))
     assert look(None) == NotYet("no pod yet")
     assert look(pending("")) == NotYet("no word of the scheduler")
     clock(60.0)
@@ -133,9 +135,9 @@ def test_it_must_wait_for_a_while_for_lack_of_gpus(clock: Callable[[float], None
 
 
 def test_it_must_not_be_placed(clock: Callable[[float], None]) -> None:
-    look = StaysPending("n0-one-more", GPU_RESOURCE, 2)
+    look = StaysPending(lambda said: insufficient(said, GPU_RESOURCE), PodProblem("placed"))
     look(pending(LACK))
-    with pytest.raises(PodProblem, match="'n0-one-more' was placed while 2 pods hold all GPUs"):
+    with pytest.raises(PodProblem, match="placed"):
         look(pending("", node="gpu-1"))
 
 
@@ -163,8 +165,8 @@ def test_patience_with_the_scheduler_begins_when_a_gpu_is_freed(
     run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "UNSCHEDULABLE_S", 1.0)
-    monkeypatch.setattr(oversubscription, "STAYS_PENDING_S", 1.1)
-    monkeypatch.setattr(oversubscription, "PENDING_WAIT_S", 10.0)
+    monkeypatch.setattr(pending_module, "STAYS_PENDING_S", 1.1)
+    monkeypatch.setattr(pending_module, "PENDING_WAIT_S", 10.0)
     finding = run()[0]["gpu-1"].findings["workloads.oversubscription"]
     assert finding.outcome is Outcome.PASSED, finding.cause
 

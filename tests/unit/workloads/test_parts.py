@@ -52,7 +52,7 @@ def test_what_a_pod_gets_is_called_an_instance(run: Callable[..., Any], said: li
     found = run(gpu_1=OF_PARTS)[0]["gpu-1"].findings
     assert [line.split(": ")[1] for line in said] == [
         "nvidia-smi", "CUDA on 8 MIG instances", "PyTorch on 1 MIG instances", "TensorFlow on 1 MIG instances", "network",
-        "isolation", "8 pods with one MIG instance each", "one pod more than MIG instances",
+        "isolation", "placement by gpu-type", "8 pods with one MIG instance each", "one pod more than MIG instances",
     ]  # fmt: skip
     assert found["workloads.pytorch"].evidence["notes"] == [
         "in one pod with one MIG instance of one GPU: a pod gets no more of this node"

@@ -75,4 +75,7 @@ def test_one_that_harms_is_refused(changes: dict[str, Any], says: str) -> None:
 
 def test_it_is_the_same_as_in_the_file_for_administrators(root: Path) -> None:
     rows = yaml.safe_load_all((root / "validation" / "rbac.yml").read_text())
-    assert [row for row in rows if row["kind"] == "PriorityClass"] == [priority.manifest()]
+    assert [row for row in rows if row["kind"] == "PriorityClass"] == [
+        priority.manifest(),
+        priority.preempting(),
+    ]

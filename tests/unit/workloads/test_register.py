@@ -24,8 +24,8 @@ def declare(name: str, **needs: Any) -> None:
 def test_steps_follow_what_workloads_declare() -> None:
     steps, together = in_order()
     assert [[row.check.removeprefix("workloads.") for row in step] for step in steps] == [
-        ["nvidia-smi"], ["cuda"], ["throttle", "pytorch", "tensorflow"], ["network", "performance"], ["isolation"],
-        ["allocation"], ["oversubscription"],
+        ["nvidia-smi"], ["cuda"], ["throttle", "pytorch", "tensorflow"], ["network", "performance"],
+        ["isolation", "gpu-type"], ["allocation"], ["oversubscription"], ["preemption"],
     ]  # fmt: skip
     assert [row.check for row in together] == SEVERAL
 
@@ -45,7 +45,7 @@ def test_workloads_of_several_nodes_come_last() -> None:
     declare("ring", nodes=4, after=["workloads.pair"])
     declare("pair", nodes=2, after=["workloads.nvidia-smi"])
     steps, together = in_order()
-    assert len(steps) == 7
+    assert len(steps) == 8
     assert [row.check for row in together] == ["workloads.pair", "workloads.ring", *SEVERAL]
 
 

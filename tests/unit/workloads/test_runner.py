@@ -83,8 +83,8 @@ def test_broken_answer_fails_its_check(
     assert finding.outcome is Outcome.FAILED
     assert cause in finding.cause
     assert "gpu-1" in finding.cause
-    wrong = {name for name, outcome in outcomes(found["gpu-1"]).items() if outcome != all_passed()[name]}
-    also = {"workloads.oversubscription"} if check == "allocation" else set()
+    wrong = {name for name, outcome in outcomes(found["gpu-1"]).items() if outcome != all_passed().get(name)}
+    also = {"workloads.oversubscription", "workloads.preemption"} if check == "allocation" else set()
     assert wrong == {f"workloads.{check}"} | also
 
 
@@ -122,15 +122,15 @@ def test_order_on_a_node(run: Any, fake_cluster: Any, said: list[str]) -> None:
     made: list[str] = []
     before_each_creation(fake_cluster, lambda body: made.append(body["metadata"]["name"].removeprefix("n0-")))
     run()
-    early = ["network", "no-request", "visible-all", "visible-all-runtime"]
+    early = ["network", "no-request", "visible-all", "visible-all-runtime", "its-type", "other-type"]
     assert made[0] == "gpusmith-validation", "without the class, a pod could preempt others"
     made.pop(0)
-    assert made[2:8] == [*early, "nvidia-smi", "cuda"]
-    assert made[8:] == ["pytorch", "tensorflow", "hold-0", "hold-1", "hold-2", "hold-3", "one-more"]
+    assert made[2:10] == [*early, "nvidia-smi", "cuda"]
+    assert made[10:] == ["pytorch", "tensorflow", "hold-0", "hold-1", "hold-2", "hold-3", "one-more"]
     checks = [line.split(": ")[1] for line in said]
     assert checks == [
         "nvidia-smi", "CUDA on 4 GPUs", "PyTorch on 4 GPUs", "TensorFlow on 4 GPUs", "network", "isolation",
-        "4 pods with one GPU each", "one pod more than GPUs",
+        "placement by gpu-type", "4 pods with one GPU each", "one pod more than GPUs",
     ]  # fmt: skip
 
 

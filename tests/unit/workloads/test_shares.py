@@ -97,6 +97,7 @@ def test_titles_count_shares(run: Run, said: list[str]) -> None:
     titles = [line.split(": ")[1] for line in said]
     assert titles == [
         "nvidia-smi", "CUDA on 16 shares", "PyTorch on 1 shares", "TensorFlow on 1 shares", "network", "isolation",
+        "placement by gpu-type",
         "16 pods with one share each", "one pod more than shares",
     ]  # fmt: skip
 
