@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +45,24 @@ class Host:
             files_limit=_at_most(resource.RLIMIT_NOFILE, WANTED_FILES),
             processes_limit=_at_most(resource.RLIMIT_NPROC, WANTED_PROCESSES),
         )
+
+    def thaw(self, cgroup: str, root: Path = Path("/sys/fs/cgroup")) -> None:
+        """Let processes of a machine that is going down end, also frozen ones, which a reboot of a real machine ends as well.
+
+        runc freezes a container while it changes it. If runc is ended in that moment, the container stays frozen; on cgroup v1
+        the kernel then never kills it, and the machine waits for it for ever, with its network up and its services stopped.
+
+        Args:
+            cgroup: path of the machine.
+            root: where cgroups are mounted.
+        """
+        if self.cgroup_version == 2:
+            return
+        # Cgroups go while they are read; whoever waits for the machine comes again.
+        with suppress(OSError):
+            for state in (root / "freezer" / cgroup.lstrip("/")).rglob("freezer.state"):
+                if state.read_text().strip() != "THAWED":
+                    state.write_text("THAWED")
 
     def machine_flags(self) -> list[str]:
         """Flags of `podman run` that give a machine a cgroup tree and limits of its own.

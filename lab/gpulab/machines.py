@@ -335,9 +335,10 @@ class Machinery:
                 f"'{machine.name}' answers ssh with another host key than the lab gave it.",
                 "Run 'gpulab down', then 'gpulab up'.",
             )
-        return (
-            Done(None) if done.returncode == 0 else NotYet(done.stderr.strip() or f"status {done.returncode}")
-        )
+        if done.returncode == 0:
+            return Done(None)
+        failed = ", ".join(self.failed_units(machine)) or "none"
+        return NotYet(f"{done.stderr.strip() or f'status {done.returncode}'}; failed units: {failed}")
 
     def failed_units(self, machine: Machine) -> list[str]:
         """Units that failed on a machine."""
@@ -367,6 +368,8 @@ class Machinery:
 
     def _rebooted(self, machine: Machine, before: str) -> Done[None] | NotYet:
         now = self.boot_mark(machine)
+        if now == before and (found := self.podman.inspect(machine.container)):
+            self.host.thaw(found["State"]["CgroupPath"])
         if now not in (before, "") and self.state(machine) == "running":
             return Done(None)
         return NotYet(f"{self.state(machine)}, {'the same boot' if now == before else 'starting'}")

@@ -97,6 +97,20 @@ def test_limits_that_cannot_be_raised_are_refused_with_the_command(
     assert "'sysctl -w fs.inotify.max_user_instances=8192'" in raised.value.hint
 
 
+@pytest.mark.parametrize(("version", "left"), [(1, "THAWED"), (2, "FROZEN\n")])
+def test_frozen_containers_do_not_keep_a_machine_from_going_down(
+    tmp_path: Path, version: int, left: str
+) -> None:
+    state = tmp_path / "freezer" / "libpod-1" / "kubepods.slice" / "freezer.state"
+    others = tmp_path / "freezer" / "libpod-2" / "freezer.state"
+    for path in (state, others):
+        path.parent.mkdir(parents=True)
+        path.write_text("FROZEN\n")
+    Host(cgroup_version=version).thaw("/libpod-1", tmp_path)
+    assert (state.read_text(), others.read_text()) == (left, "FROZEN\n")
+    Host(cgroup_version=version).thaw("/libpod-gone", tmp_path)
+
+
 def test_command_line_of_a_machine() -> None:
     words = create_arguments(NODE, "image:1", Host(cgroup_version=1))
     text = " ".join(words)
