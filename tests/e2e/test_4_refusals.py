@@ -302,6 +302,7 @@ def test_a_second_run_is_refused_until_the_first_is_killed(ready_lab: Lab, tmp_p
     )
 
 
+@pytest.mark.rare
 def test_a_setting_that_breaks_the_kubelet_reaches_one_node_and_is_taken_back(
     ready_lab: Lab, spoilt: Path
 ) -> None:

@@ -47,7 +47,7 @@ FAULTS = {
 # One run of the suite looks at both nodes: a fault on each, whose causes must not be mixed up.
 ROUNDS = [
     ("driver-library-mismatch", "xid"),
-    ("gpu-lost", "driver-not-loaded"),
+    pytest.param(("gpu-lost", "driver-not-loaded"), marks=pytest.mark.rare),
     pytest.param(("fabric-manager-down", "ecc-uncorrectable"), marks=pytest.mark.rare),
 ]
 
@@ -243,6 +243,7 @@ BY_HAND = {
 }
 
 
+@pytest.mark.rare
 def test_faults_by_hand_are_each_named_and_site_repairs_its_own(ready_lab: Lab) -> None:
     for fault in BY_HAND.values():
         ready_lab.on(fault.node, fault.spoil)

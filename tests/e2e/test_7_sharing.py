@@ -139,6 +139,7 @@ def test_a_layout_waits_for_pods_and_a_killed_run_goes_on(
     assert not site.recap()[NODE]["changed"], str(site)
 
 
+@pytest.mark.rare
 def test_instances_come_back_with_the_machine_and_are_put_right(ready_lab: Lab, divided: Path) -> None:
     before = {NODE: ready_lab.boots()[NODE]}
     ready_lab.gpulab("reboot", NODE)
