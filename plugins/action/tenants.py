@@ -11,7 +11,7 @@ from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import Con
 from gpusmith.cluster import apply
 from gpusmith.cluster.api import Cluster
 from gpusmith.errors import all_of
-from gpusmith.tenants.cluster import forgotten, left, refusals
+from gpusmith.tenants.cluster import forgotten, judged, left, refusals
 from gpusmith.tenants.objects import Tenants
 
 
@@ -20,12 +20,15 @@ class ActionModule(ControllerAction):
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:
         cluster = Cluster(asked["kubeconfig"])
-        wanted = Tenants()
+        wanted, notes = Tenants(), list[str]()
         if asked["state"] == "present":
-            wanted = Tenants(asked["teams"], asked["classes"], tuple(asked["offered"]))
+            names = ("teams", "classes", "offered", "policy", "exempt")
+            wanted = Tenants(*(asked[name] for name in names))
             if found := [*forgotten(cluster, wanted), *refusals(cluster, wanted)]:
                 raise all_of(found)
-        gone, notes = left(cluster, wanted)
+            notes += judged(cluster, wanted, check)
+        gone, stays = left(cluster, wanted)
+        notes += stays
         done = apply.apply(cluster, wanted.objects, check)
         removed = apply.remove(cluster, gone, asked["timeout"], check)
         diff: list[dict[str, Any]] = [

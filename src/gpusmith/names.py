@@ -59,6 +59,10 @@ EXPORTER, STATE_METRICS = "dcgm-exporter", "kube-state-metrics"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 TENANT_LABEL = DOMAIN + "tenant"
 """Label: the team for which role gpu_tenants made an object, 'all' for what is no single team's."""
+POLICY = "gpusmith-gpu-nodes"
+"""Admission policy of role gpu_tenants, and its binding."""
+TRIAL_LABEL = DOMAIN + "trial"
+"""Label: the run of role gpu_tenants that tries its policy out, on what it makes for that."""
 PURPOSE_LABEL = DOMAIN + "purpose"
 PURPOSE = "validation"
 RUN_LABEL = DOMAIN + "run"
@@ -78,7 +82,9 @@ PROGRAMS = "gpusmith-programs"
 
 MONITORING = "monitoring"
 """Tier of the suite, and beginning of the ids of its checks: they judge what watches a node, so that no stamp depends on them."""
-OF_TEAMS = frozenset({"cluster.gpu-quotas", "cluster.gpu-limit-ranges", "cluster.tenants"})
+OF_TEAMS = frozenset(
+    {"cluster.gpu-quotas", "cluster.gpu-limit-ranges", "cluster.tenants", "cluster.admission-policy"}
+)
 """Checks that judge what teams may have, and no node: no stamp depends on them."""
 RESULTS_SCHEMA = "gpusmith.results/1"
 """Schema of results.json, which the suite writes and stamps are made of."""

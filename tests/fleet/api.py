@@ -192,6 +192,8 @@ class Fleet:
             "/api/v1/namespaces": (0, str),
             "/api/v1/resourcequotas": (0, str),
             "/api/v1/limitranges": (0, str),
+            "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies": (0, str),
+            "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings": (0, str),
         }
         if path not in lists or path in self.refused:
             return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kubernetes.utils.quantity import parse_quantity
@@ -12,11 +12,11 @@ from gpusmith.checks.register import check
 from gpusmith.checks.whole_cluster import WholeCluster
 from gpusmith.cluster.api import Object
 from gpusmith.cluster.snapshot import GPU_RESOURCES
-from gpusmith.inventory.tenants import TEAMS
+from gpusmith.inventory.tenants import MODE, TEAMS
 from gpusmith.names import CLAIMS_QUOTA
 from gpusmith.problems import Problem
-from gpusmith.tenants.objects import REQUESTS, Tenants
-from gpusmith.wanted.node import NodeWanted
+from gpusmith.tenants.objects import REQUESTS, of_hosts
+from gpusmith.wording import quoted
 
 LIMITS = "limits."
 
@@ -126,7 +126,7 @@ def _effects(row: Mapping[str, Any]) -> Iterator[str]:
 )
 def tenants(facts: WholeCluster) -> list[Problem]:
     """What role gpu_tenants makes is there, and kept."""
-    wanted = _wanted(facts.hosts)
+    wanted = of_hosts(facts.hosts)
     if not wanted.teams:
         raise NotApplicable(f"The inventory has no teams ('{TEAMS}').")
     there = {_title(row): row["spec"] for row in _quotas(facts)}
@@ -160,10 +160,45 @@ def _kept(wanted: Object, found: Mapping[str, Mapping[str, str]] | None) -> Iter
             )
 
 
-def _wanted(hosts: Sequence[NodeWanted]) -> Tenants:
-    """One value for all hosts, or the playbook refuses it."""
-    first = next(iter(hosts), None)
-    if first is None:
-        return Tenants()
-    offered = tuple(sorted({host.layout.resource for host in hosts}))
-    return Tenants(first.tenants.teams, first.tenants.classes, offered)
+@check(
+    "cluster.admission-policy",
+    place=38,
+    proves="the API server refuses pods by the policy of the inventory, or warns of them",
+    fails_when="policy or binding is missing or says something else, or is there although the inventory has none",
+    do="run playbooks/set_tenants.yml",
+    per_node=False,
+    managed_only=True,
+    evidence=lambda facts: {"policies": {_policy(row): row["spec"] for row in facts.snapshot.policies or ()}},
+)
+def admission_policy(facts: WholeCluster) -> list[Problem]:
+    """What role gpu_tenants has bound is there, and unchanged."""
+    wanted = {_policy(row): row["spec"] for row in of_hosts(facts.hosts).policies}
+    # Who has none need not give the suite the right to look.
+    there = (
+        _listed(facts.snapshot.policies, "admission policies") if wanted else facts.snapshot.policies or ()
+    )
+    found = {_policy(row): row["spec"] for row in there}
+    if not (wanted or found):
+        raise NotApplicable(f"The inventory has no policy for pods ('{MODE}').")
+    site = "Run playbooks/set_tenants.yml."
+    problems = []
+    for name in sorted({*wanted, *found}):
+        if name not in found:
+            problems.append(Problem(f"There is no {name}.", site))
+        elif name not in wanted:
+            problems.append(Problem(f"There is {name}, and the inventory says '{MODE}: none'.", site))
+        elif found[name] != wanted[name]:
+            differs = quoted(key for key in wanted[name] if found[name].get(key) != wanted[name][key])
+            evidence = {"found": found[name], "wanted": wanted[name]}
+            problems.append(
+                Problem(
+                    f"{name} is not what the inventory says, in {differs or 'what was added'}.",
+                    site,
+                    evidence,
+                )
+            )
+    return problems
+
+
+def _policy(found: Object) -> str:
+    return f"{found['kind']} '{found['metadata']['name']}'"

@@ -10,17 +10,25 @@ from functools import cached_property
 from typing import Any
 
 from gpusmith.cluster import dra, managed_fields, operands
-from gpusmith.cluster.api import FORBIDDEN, ApiRefused, Cut, Object
+from gpusmith.cluster.api import FORBIDDEN, MISSING, ApiRefused, Cut, Object
 from gpusmith.cluster.holders import finished
 from gpusmith.cluster.lists import Lists
 from gpusmith.cluster.views import NODES, PODS, NodeView, view_of
 from gpusmith.data.operands import DEVICE_PLUGIN, deployed
-from gpusmith.names import CLAIMS_QUOTA, COUNT_LABEL, DRIVER_LABEL
+from gpusmith.names import CLAIMS_QUOTA, COUNT_LABEL, DRIVER_LABEL, POLICY
 from gpusmith.plain import Shared
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 
 CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 QUOTAS, LIMIT_RANGES = "/api/v1/resourcequotas", "/api/v1/limitranges"
+POLICIES = {
+    kind: f"/apis/admissionregistration.k8s.io/v1/{plural}"
+    for kind, plural in (
+        ("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
+        ("ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
+    )
+}
+"""Lists of an admission policy's parts, in the order in which they are deleted: a policy without a binding does nothing."""
 GPU_RESOURCES = "nvidia.com/"
 """Beginning of the names of what GPU nodes offer: GPUs, shares, MIG instances."""
 OPERANDS_WAIT_S = 60.0
@@ -38,6 +46,7 @@ class Snapshot:
         foreign_fields: by title of a DaemonSet or RuntimeClass, whosever it is, what site.yml did not set in it.
         resource_quotas: those that name GPUs, with namespace, name and as much of them as does; None if they may not be listed.
         limit_ranges: the same of LimitRanges.
+        policies: our admission policy and its binding, with kind, name and spec; None if they may not be listed.
     """
 
     nodes: Mapping[str, NodeView]
@@ -46,6 +55,7 @@ class Snapshot:
     foreign_fields: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
     resource_quotas: tuple[Object, ...] | None = ()
     limit_ranges: tuple[Object, ...] | None = ()
+    policies: tuple[Object, ...] | None = ()
 
     @cached_property
     def ready_operands(self) -> frozenset[tuple[str, str]]:
@@ -68,7 +78,7 @@ class Snapshot:
 
 
 def take(cluster: Lists, operands_namespaces: Mapping[str, str], ours: bool = True) -> Snapshot:
-    """Six lists, and two of Dynamic Resource Allocation where it is served, however many nodes there are.
+    """Eight lists, and two of Dynamic Resource Allocation where it is served, however many nodes there are.
 
     Args:
         cluster: the API.
@@ -122,7 +132,23 @@ def take(cluster: Lists, operands_namespaces: Mapping[str, str], ours: bool = Tr
         foreign_fields,
         None if quotas is None else tuple(quotas),
         None if ranges is None else tuple(ranges),
+        _policies(cluster) if ours else (),
     )
+
+
+def _policies(cluster: Lists) -> tuple[Object, ...] | None:
+    found: list[Object] = []
+    for kind, path in POLICIES.items():
+
+        def cut(row: Object, kind: str = kind) -> Object | None:
+            ours = row["metadata"]["name"] == POLICY
+            return {"kind": kind, "metadata": {"name": POLICY}, "spec": row["spec"]} if ours else None
+
+        rows = _if_allowed(cluster, path, cut)
+        if rows is None:
+            return None
+        found += rows
+    return tuple(found)
 
 
 def _fields(found: Object) -> Object:
@@ -172,13 +198,13 @@ def _limit_range(found: Object) -> Object | None:
 
 
 def _if_allowed(cluster: Lists, path: str, cut: Cut) -> list[Object] | None:
-    """A list that no check of a node fails without; None if it is refused."""
+    """A list that no check of a node fails without; None if it is refused, empty if the cluster has no such kind."""
     try:
         return cluster.items(path, cut)
     except ApiRefused as error:
-        if error.status != FORBIDDEN:
+        if error.status not in (FORBIDDEN, MISSING):
             raise
-        return None
+        return None if error.status == FORBIDDEN else []
 
 
 def _without_bulk(found: Object) -> Object:

@@ -357,6 +357,7 @@ RULES: Mapping[str, Rule] = {
     "validation_workloads": own_workloads,
     tenants.TEAMS: tenants.teams,
     tenants.CLASSES: tenants.classes,
+    tenants.EXEMPT: object_names,
     "host_baseline_sysctl": sysctl,
     kubelet.VARIABLE: kubelet.settings,
     authorities.VARIABLE: authorities.rules,

@@ -13,6 +13,7 @@ from gpusmith.names import DEVICE_CLASS
 from gpusmith.wording import quoted
 
 TEAMS, CLASSES = "gpu_tenants_teams", "gpu_tenants_classes"
+MODE, EXEMPT = "gpu_tenants_policy", "gpu_tenants_policy_exempt"
 SYSTEM = ("default", "kube-", "gpusmith-")
 """Beginnings of names of namespaces that are no team's."""
 HIGHEST = 1_000_000_000
@@ -87,6 +88,7 @@ OF_TEAM: Mapping[str, Check] = {
     "gpus": _count,
     "resources": _counts("resources such as 'nvidia.com/mig-1g.10gb'", _is_resource),
     "gpus_of_class": _counts("names of PriorityClasses", _is_class),
+    "gpus_per_pod": _count,
     "pods": _count,
     "members": _members,
     "pod_security": _standard,

@@ -1,13 +1,15 @@
-"""What a cluster has of teams already: what must not be taken over, and what the inventory has no more."""
+"""What a cluster has already: what must not be taken over, what the inventory has no more, and what its policy would refuse."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from gpusmith.cluster.api import Cluster, Object
-from gpusmith.errors import Refusal
-from gpusmith.inventory.tenants import TEAMS
-from gpusmith.names import TENANT_LABEL
+from gpusmith.cluster.snapshot import POLICIES
+from gpusmith.errors import InputError, Refusal
+from gpusmith.inventory.tenants import EXEMPT, MODE, TEAMS
+from gpusmith.names import POLICY, TENANT_LABEL
+from gpusmith.tenants import policy, trial
 from gpusmith.tenants.objects import OF_ALL, Tenants
 from gpusmith.wording import quoted
 
@@ -16,8 +18,10 @@ NAMESPACES = "/api/v1/namespaces"
 LEFT = {
     "ResourceQuota": "/api/v1/resourcequotas",
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/rolebindings",
+    **POLICIES,
 }
-"""Lists of what goes with a team that leaves the inventory."""
+"""Lists of what goes with a team that leaves the inventory, and of the policy."""
+MOST_NAMED = 20
 
 
 def _is_ours(found: Object) -> bool:
@@ -57,6 +61,61 @@ def refusals(cluster: Cluster, wanted: Tenants) -> Iterator[Refusal]:
                 f"Team '{name}' has GPUs of PriorityClass {quoted(unknown)}, which neither the inventory nor the cluster has.",
                 "Add it to 'gpu_tenants_classes'.",
             )
+    for name in sorted(row for row, most in wanted.policy.teams.items() if most is not None):
+        if wanted.mode == policy.NONE or name in wanted.exempt:
+            yield Refusal(
+                f"'gpus_per_pod' of team '{name}' would do nothing: the policy is what refuses such pods.",
+                f"Set '{MODE}' to 'warn' or 'deny', and leave '{name}' out of '{EXEMPT}'.",
+            )
+    if wanted.policies and not POLICIES.keys() <= cluster.kinds(policy.GROUP).keys():
+        yield Refusal(
+            f"The cluster has no ValidatingAdmissionPolicy of '{policy.GROUP}', which Kubernetes has since 1.30.",
+            f"Set '{MODE}: none', or upgrade Kubernetes.",
+        )
+
+
+def judged(cluster: Cluster, wanted: Tenants, check: bool) -> list[str]:
+    """What runs against a policy that is to be bound, in words; all that forbids may be bound if nothing does.
+
+    Args:
+        cluster: the API.
+        wanted: what the inventory says.
+        check: whether nothing may be made, so that the API server cannot be asked.
+
+    Raises:
+        InputError: pods that run would be refused if they were made anew.
+        ToolError: the API server does not judge by the policy as it should, or does not answer.
+    """
+    forbids = wanted.mode == policy.DENY
+    if not wanted.policies or (forbids and is_bound(cluster, wanted)):
+        return []
+    if check:
+        return [f"Which pods that run policy '{POLICY}' would refuse, a run without --check says."]
+    found = trial.judge(cluster, wanted.policy)
+    untold = [
+        f"Whether policy '{POLICY}' refuses pods of {maker}, nobody could say: {why}"
+        for maker, why in found.untold.items()
+    ]
+    rows = [f"{maker}: {why}" for maker, why in found.refused.items()]
+    if rows and forbids:
+        raise InputError(
+            f"Policy '{POLICY}' was not bound: it would refuse pods that run, as soon as they are made anew. Change or end them,"
+            f" add their namespaces to '{EXEMPT}', or set '{MODE}: warn'.\n" + "\n".join(_first(rows))
+        )
+    return [*_first([f"Policy '{POLICY}' would refuse {row}" for row in rows]), *_first(untold)]
+
+
+def _first(rows: list[str]) -> list[str]:
+    more = len(rows) - MOST_NAMED
+    return rows if more <= 0 else [*rows[:MOST_NAMED], f"And {more} more."]
+
+
+def is_bound(cluster: Cluster, wanted: Tenants) -> bool:
+    """Whether policy and binding are what the inventory says."""
+    found = (cluster.get(f"{LEFT[row['kind']]}/{row['metadata']['name']}") for row in wanted.policies)
+    return all(
+        there and there["spec"] == row["spec"] for there, row in zip(found, wanted.policies, strict=True)
+    )
 
 
 def forgotten(cluster: Cluster, wanted: Tenants) -> list[Refusal]:
@@ -89,8 +148,9 @@ def left(cluster: Cluster, wanted: Tenants) -> tuple[list[Object], list[str]]:
     gone = [
         {"apiVersion": _version(path), "kind": kind, "metadata": row["metadata"]}
         for kind, path in LEFT.items()
+        if kind in cluster.kinds(_version(path))
         for row in cluster.items(path, labelSelector=TENANT_LABEL)
-        if (kind, row["metadata"]["namespace"], row["metadata"]["name"]) not in keep
+        if (kind, row["metadata"].get("namespace"), row["metadata"]["name"]) not in keep
     ]
     spaces = [row["metadata"]["name"] for row in cluster.items(NAMESPACES, labelSelector=TENANT_LABEL)]
     former = sorted(set(spaces) - set(wanted.teams))

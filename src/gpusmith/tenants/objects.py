@@ -1,4 +1,4 @@
-"""Objects that make a team's limits: its namespace, quotas and members, and the PriorityClasses of the cluster.
+"""Objects that make a team's limits: its namespace, quotas and members, and PriorityClasses and policy of the cluster.
 
 A resource that a quota does not name is unlimited. So each team's quota names everything that a team may be given, and what nodes
 of the inventory hand out: what is not given to a team is 0.
@@ -6,13 +6,15 @@ of the inventory hand out: what is not given to a team is 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from gpusmith.cluster.api import Object
 from gpusmith.names import CLAIMS_QUOTA, DEVICE_CLASS, GPU_RESOURCE, MANAGED_BY, MANAGER, TENANT_LABEL
+from gpusmith.tenants.policy import NONE, Policy
 from gpusmith.wanted.layouts import RESOURCES
+from gpusmith.wanted.node import NodeWanted
 
 REQUESTS = "requests."
 """What the keys of quotas begin with that count extended resources (Kubernetes 1.36, pkg/quota/v1/evaluator/core/pods.go)."""
@@ -36,11 +38,27 @@ class Tenants:
         teams: 'gpu_tenants_teams', by the name of the team's namespace.
         classes: 'gpu_tenants_classes', by the name of the PriorityClass.
         offered: resources that nodes of the inventory hand out.
+        mode: 'gpu_tenants_policy'.
+        exempt: namespaces whose pods the policy does not judge.
     """
 
     teams: Rows = field(default_factory=dict)
     classes: Rows = field(default_factory=dict)
-    offered: tuple[str, ...] = ()
+    offered: Collection[str] = ()
+    mode: str = NONE
+    exempt: Collection[str] = ()
+
+    @property
+    def policy(self) -> Policy:
+        """What the API server refuses pods by."""
+        return Policy(
+            self.mode, self.exempt, {name: team.get("gpus_per_pod") for name, team in self.teams.items()}
+        )
+
+    @property
+    def policies(self) -> list[Object]:
+        """The same as objects: none, or policy and binding."""
+        return self.policy.objects(_labels(OF_ALL))
 
     @property
     def resources(self) -> list[str]:
@@ -79,7 +97,18 @@ class Tenants:
             *(_namespace(name, team) for name, team in self.teams.items()),
             *self.quotas,
             *(_members(name, team["members"]) for name, team in self.teams.items() if team.get("members")),
+            *self.policies,
         ]
+
+
+def of_hosts(hosts: Sequence[NodeWanted]) -> Tenants:
+    """What all hosts of an inventory want: one value, or the playbook refuses it."""
+    if not hosts:
+        return Tenants()
+    first = hosts[0]
+    wanted, offered = first.tenants, sorted({host.layout.resource for host in hosts})
+    exempt = (*wanted.policy_exempt, first.operands.namespace, first.monitoring.namespace)
+    return Tenants(wanted.teams, wanted.classes, offered, wanted.policy, exempt)
 
 
 def _key(resource: str) -> str:

@@ -175,6 +175,8 @@ class Tenants:
 
     teams: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     classes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    policy: str = "none"
+    policy_exempt: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -110,7 +110,7 @@ def test_a_dry_run_says_what_would_run_and_makes_nothing(root: Path, tmp_path: P
     words = ["--dry-run", "--namespace", "team", "--images", "r/image:1", "--gpu-budget", "50%"]
     done, found = look(root, tmp_path, fleet, *words, KUBECONFIG=str(tmp_path / "kubeconfig"))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "Tier cluster: 15 checks of cluster and gpu-00000, gpu-00001, gpu-00002" in done.stdout
+    assert "Tier cluster: 16 checks of cluster and gpu-00000, gpu-00001, gpu-00002" in done.stdout
     assert "In namespace 'team', 12 GPUs at the same time at most: nvidia-smi, " in done.stdout
     assert "  8 of 8 GPUs on gpu-00001, gpu-00002\n" in done.stdout
     assert "  not on gpu-00000: node 'gpu-00000' is cordoned.\n" in done.stdout

@@ -10,6 +10,7 @@ from typing import IO, Any
 
 from gpusmith.checks.findings import Outcome
 from gpusmith.checks.whole_cluster import Removed
+from gpusmith.cluster.snapshot import POLICIES
 from gpusmith.data.monitoring import counters
 from gpusmith.errors import ToolError
 from gpusmith.names import LAYOUT_LABEL, REPLICAS_LABEL, SHARING_LABEL
@@ -18,6 +19,8 @@ from tests.fleet.prometheus import FakePrometheus, firing
 from tests.unit.checks.world import CLASSES, PODS, QUOTAS, RANGES, SETS, SLICES, World
 from tests.unit.hosts import UUIDS
 from tests.unit.objects import gpu_slice, privileged, set_by_others
+
+BINDINGS = POLICIES["ValidatingAdmissionPolicyBinding"]
 
 
 @dataclass(frozen=True)
@@ -423,6 +426,28 @@ MUTATIONS: Mapping[str, tuple[Mutation, ...]] = {
         Mutation(
             lambda world: world.lists[QUOTAS][0].update(status={"used": {"requests.nvidia.com/gpu": "9"}}),
             "The pods of quota 'team/gpusmith-gpus' hold 9 of 'requests.nvidia.com/gpu', and it gives 8",
+        ),
+    ),
+    "cluster.admission-policy": (
+        Mutation(
+            lambda world: world.lists[BINDINGS].clear(),
+            "There is no ValidatingAdmissionPolicyBinding 'gpusmith-gpu-nodes'",
+        ),
+        Mutation(
+            lambda world: world.lists[BINDINGS][0]["spec"].update(validationActions=["Warn"]),
+            "is not what the inventory says, in 'validationActions'",
+        ),
+        Mutation(
+            lambda world: world.lists[BINDINGS][0]["spec"].update(matchResources={"namespaceSelector": {"x": "y"}}),
+            "is not what the inventory says, in what was added",
+        ),
+        Mutation(
+            lambda world: world.lists[POLICIES["ValidatingAdmissionPolicy"]][0]["spec"]["validations"].pop(),
+            "ValidatingAdmissionPolicy 'gpusmith-gpu-nodes' is not what the inventory says, in 'validations'",
+        ),
+        Mutation(
+            lambda world: world.variables.update(gpu_tenants_policy="none"),
+            "and the inventory says 'gpu_tenants_policy: none'",
         ),
     ),
     "cluster.leftovers": (Mutation(_stuck, "a finalizer"),),

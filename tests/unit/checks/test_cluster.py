@@ -15,7 +15,7 @@ from gpusmith.checks.gpu_capacity import gpu_capacity
 from gpusmith.checks.register import catalog
 from gpusmith.checks.whole_cluster import Removed
 from gpusmith.cluster.api import Cluster
-from gpusmith.cluster.snapshot import take
+from gpusmith.cluster.snapshot import POLICIES, take
 from gpusmith.cluster.views import view_of
 from gpusmith.names import CONDITION
 from gpusmith.node.connections import Probed
@@ -335,6 +335,7 @@ def judged(
         "/apis/apps/v1/daemonsets": daemonsets,
         "/api/v1/resourcequotas": [],
         "/api/v1/limitranges": [],
+        **{path: [] for path in POLICIES.values()},
     }
 
     class Api:
@@ -367,7 +368,7 @@ def test_what_others_set_in_our_operands_is_named_with_what_to_do(host: MakeHost
         plugin: ["spec.x", "spec.y"],
         "RuntimeClass 'nvidia'": ["spec.z"],
     }
-    assert len(asked) == len(set(asked)) == 6
+    assert len(asked) == len(set(asked)) == 8
 
 
 def test_what_is_not_ours_may_be_as_it_is(host: MakeHost) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpusmith.checks.findings import CannotAsk
-from gpusmith.checks.quotas import gpu_limit_ranges, gpu_quotas
+from gpusmith.checks.findings import CannotAsk, NotApplicable
+from gpusmith.checks.quotas import admission_policy, gpu_limit_ranges, gpu_quotas
 from gpusmith.checks.whole_cluster import Removed, WholeCluster
 from gpusmith.cluster import snapshot, stamps
 from gpusmith.cluster.api import ApiRefused
@@ -91,6 +91,30 @@ def test_what_a_limit_range_does_to_pods_without_gpus(
 def test_what_may_not_be_listed_is_no_pass(host: MakeHost, judge: Callable[[WholeCluster], Any]) -> None:
     with pytest.raises(CannotAsk, match=r"may not list .*apply validation/rbac\.yml again"):
         judge(facts(host, Api(refused=True)))
+
+
+def test_a_right_to_list_policies_is_needed_by_who_has_one(host: MakeHost) -> None:
+    class NoPolicies(Api):
+        def items(self, path: str, cut: Any = None, /, **_: str) -> list[dict[str, Any]]:
+            if path in snapshot.POLICIES.values():
+                raise ApiRefused("It is forbidden.", "", 403)
+            return []
+
+    taken = snapshot.take(NoPolicies(), {})
+    with pytest.raises(NotApplicable):
+        admission_policy(WholeCluster([host()], taken, Removed()))
+    with pytest.raises(CannotAsk, match="may not list admission policies"):
+        admission_policy(WholeCluster([host(gpu_tenants_policy="warn")], taken, Removed()))
+
+
+def test_a_cluster_before_such_policies_is_no_error(host: MakeHost) -> None:
+    class Older(Api):
+        def items(self, path: str, cut: Any = None, /, **_: str) -> list[dict[str, Any]]:
+            if path in snapshot.POLICIES.values():
+                raise ApiRefused("It is not there.", "", 404)
+            return []
+
+    assert snapshot.take(Older(), {}).policies == ()
 
 
 def test_no_node_is_worse_for_what_a_team_limits() -> None:

@@ -9,11 +9,13 @@ from typing import Any, cast
 
 from gpusmith.checks.whole_cluster import Removed
 from gpusmith.cluster.api import ApiRefused, Cluster
-from gpusmith.cluster.snapshot import take
+from gpusmith.cluster.snapshot import POLICIES, take
+from gpusmith.names import MONITORING_NAMESPACE, OPERANDS_NAMESPACE
 from gpusmith.node.connections import Probed
 from gpusmith.node.records import parse
 from gpusmith.paths import repo_root
 from gpusmith.suite.sources import ClusterState, Sources
+from gpusmith.tenants.objects import Tenants
 from gpusmith.wanted.inventory import Inventory
 from gpusmith.workloads.jobs import Run
 from tests.fleet.prometheus import MANAGED, FakePrometheus
@@ -36,8 +38,13 @@ QUOTAS, RANGES = "/api/v1/resourcequotas", "/api/v1/limitranges"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
 
-VARIABLES = {**MANAGED, "gpu_tenants_teams": {"team": {"gpus": 8}}, "validation_preemption": True}
-"""What the inventory says besides its GPUs: everything is watched and proved, and one team has GPUs."""
+VARIABLES: Json = {
+    **MANAGED,
+    "gpu_tenants_teams": {"team": {"gpus": 8}},
+    "gpu_tenants_policy": "deny",
+    "validation_preemption": True,
+}
+"""What the inventory says besides its GPUs: everything is watched and proved, one team has GPUs, and a policy is bound."""
 
 
 def _node(name: str) -> Json:
@@ -72,6 +79,14 @@ def _lists() -> dict[str, list[Json]]:
             ),
             _limits("theirs", hard={"requests.nvidia.com/gpu": "8", "pods": "10"}),
         ],
+        **{
+            POLICIES[row["kind"]]: [row]
+            for row in Tenants(
+                VARIABLES["gpu_tenants_teams"],
+                mode="deny",
+                exempt=(OPERANDS_NAMESPACE, MONITORING_NAMESPACE),
+            ).policies
+        },
         RANGES: [
             _limits("range", limits=[{"type": "Container", "max": {"cpu": "8"}, "default": {"cpu": "1"}}])
         ],

@@ -11,7 +11,7 @@ import pytest
 
 from gpusmith.cluster import snapshot
 from gpusmith.cluster.api import Cluster
-from gpusmith.cluster.snapshot import Snapshot, _tenant, take, take_settled
+from gpusmith.cluster.snapshot import POLICIES, Snapshot, _tenant, take, take_settled
 from gpusmith.wanted.node import NodeWanted
 from tests.unit.checks.judged import failing_in_cluster as failing
 from tests.unit.objects import node, operand
@@ -30,6 +30,7 @@ def test_a_snapshot_keeps_operands_that_are_on_no_gpu_node() -> None:
         "/apis/apps/v1/daemonsets": [],
         "/api/v1/resourcequotas": [],
         "/api/v1/limitranges": [],
+        **{path: [] for path in POLICIES.values()},
     }
 
     class Api:

@@ -10,7 +10,7 @@ from gpusmith.inventory import tenants
 from gpusmith.inventory.rules import RULES
 
 GOOD_TEAM = {
-    "gpus": 8, "resources": {"nvidia.com/gpu.shared": 4}, "gpus_of_class": {"high": 1}, "pods": 50,
+    "gpus": 8, "resources": {"nvidia.com/gpu.shared": 4}, "gpus_of_class": {"high": 1}, "gpus_per_pod": 4, "pods": 50,
     "members": [{"kind": "Group", "name": "g"}], "pod_security": "restricted", "adopt": True,
 }  # fmt: skip
 
@@ -34,6 +34,7 @@ def test_good_ones_are_taken() -> None:
     [
         ({"gpu": 8}, "has no key 'gpu'"),
         ({"gpus": -1}, "'gpu_tenants_teams.a.gpus' must be a whole number from 0, not -1"),
+        ({"gpus_per_pod": "4"}, "gpus_per_pod' must be a whole number from 0, not '4'"),
         ({"gpus": "8"}, "must be a whole number from 0, not '8'"),
         ({"gpus": None}, "must be a whole number from 0, not None"),
         ({"resources": {"requests.nvidia.com/gpu": 1}}, "whose keys are resources such as"),

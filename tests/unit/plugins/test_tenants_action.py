@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from gpusmith.errors import GpusmithError
+from gpusmith.tenants import trial
+from gpusmith.tenants.trial import Judged
 from tests.unit.cluster.conftest import Memory
 from tests.unit.plugins.test_operands_actions import act
 
@@ -23,11 +25,14 @@ def run(
     classes: dict[str, Any],
     check: bool = False,
     state: str = "present",
+    policy: str = "none",
 ) -> dict[str, Any]:
     asked: dict[str, Any] = {
         "teams": teams,
         "classes": classes,
         "offered": [],
+        "policy": policy,
+        "exempt": [],
         "timeout": 1.0,
         "state": state,
     }
@@ -116,3 +121,28 @@ def test_an_inventory_without_teams_takes_none_away(monkeypatch: pytest.MonkeyPa
     with pytest.raises(GpusmithError, match="has no 'gpu_tenants_teams', and the cluster has quotas of 'a'"):
         run(memory, monkeypatch, {}, HIGH)
     assert memory.done == []
+
+
+def test_the_policy_comes_when_it_is_judged_and_goes_with_the_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(trial, "judge", lambda *_: Judged({"Pod 'web/p'": "no GPU."}))
+    memory = Memory({})
+    with pytest.raises(GpusmithError, match="was not bound"):
+        run(memory, monkeypatch, TEAM, HIGH, policy="deny")
+    assert memory.done == []
+    warned = run(memory, monkeypatch, TEAM, HIGH, policy="warn")
+    assert warned["warnings"] == ["Policy 'gpusmith-gpu-nodes' would refuse Pod 'web/p': no GPU."]
+    assert not run(memory, monkeypatch, TEAM, HIGH, policy="warn")["changed"]
+    monkeypatch.setattr(trial, "judge", lambda *_: Judged())
+    assert run(memory, monkeypatch, TEAM, HIGH, policy="deny")["objects"] == [
+        "ValidatingAdmissionPolicyBinding 'gpusmith-gpu-nodes'"
+    ]
+    gone = run(memory, monkeypatch, TEAM, HIGH)
+    assert gone["objects"] == [
+        "ValidatingAdmissionPolicyBinding 'gpusmith-gpu-nodes'",
+        "ValidatingAdmissionPolicy 'gpusmith-gpu-nodes'",
+    ]
+    run(memory, monkeypatch, TEAM, HIGH, policy="deny")
+    run(memory, monkeypatch, {}, {}, state="absent")
+    assert not [path for path in memory.objects if "admission" in path]

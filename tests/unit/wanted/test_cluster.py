@@ -60,6 +60,8 @@ def test_which_variables_are_cluster_wide_is_read_from_the_specs() -> None:
         *of_monitoring,
         "gpu_tenants_teams",
         "gpu_tenants_classes",
+        "gpu_tenants_policy",
+        "gpu_tenants_policy_exempt",
         "gpusmith_image_registry",
         "gpusmith_image_pull_secrets",
     ]
