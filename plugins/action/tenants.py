@@ -13,6 +13,7 @@ from gpusmith.cluster.api import Cluster
 from gpusmith.errors import all_of
 from gpusmith.tenants.cluster import forgotten, judged, left, refusals
 from gpusmith.tenants.objects import Tenants
+from gpusmith.tenants.proof import prove
 
 
 class ActionModule(ControllerAction):
@@ -20,6 +21,9 @@ class ActionModule(ControllerAction):
 
     def act(self, asked: dict[str, Any], check: bool) -> dict[str, Any]:
         cluster = Cluster(asked["kubeconfig"])
+        if asked["state"] == "proved":
+            notes = [] if check else prove(cluster, Tenants(asked["teams"], offered=asked["offered"]))
+            return {"changed": False, **({"warnings": notes} if notes else {})}
         wanted, notes = Tenants(), list[str]()
         if asked["state"] == "present":
             names = ("teams", "classes", "offered", "policy", "exempt")

@@ -21,7 +21,7 @@ options:
   offered: {type: list, elements: str, default: [], description: Resources that nodes of the inventory hand out.}
   policy: {type: str, choices: [none, warn, deny], default: none, description: As C(gpu_tenants_policy).}
   exempt: {type: list, elements: str, default: [], description: Namespaces whose pods the policy does not judge.}
-  state: {type: str, choices: [present, absent], default: present, description: "C(absent) takes all teams away, whichever are given."}
+  state: {type: str, choices: [present, absent, proved], default: present, description: "C(absent) takes all teams away, whichever are given. C(proved) changes nothing, and fails if the API server, asked by dry run, admits a pod with a GPU more than a team has left."}
   timeout: {type: float, default: 60.0, description: Seconds within which deleted objects must be gone.}
 """
 

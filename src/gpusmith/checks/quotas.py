@@ -146,7 +146,9 @@ def _kept(wanted: Object, found: Mapping[str, Mapping[str, str]] | None) -> Iter
         if key.startswith((REQUESTS, CLAIMS_QUOTA))
     }
     for key, value in keys.items():
-        if (has := found["hard"].get(key)) != value:
+        has = found["hard"].get(key)
+        # The API server writes 1000 as '1k'.
+        if has is None or parse_quantity(has) != parse_quantity(value):
             says = f"gives {has}" if has else "gives no number"
             yield Problem(f"Quota '{name}' {says} of '{key}', the inventory {value}.", site, evidence)
             return

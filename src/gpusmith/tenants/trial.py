@@ -238,19 +238,30 @@ def _pod(case: Case, trial: str) -> Object:
 
 
 def _tried(cluster: Cluster, policy: Policy, pod: Object) -> Said:
-    """What comes of asking for a pod.
+    """What comes of asking for a pod with the mark.
 
     Raises:
         ApiUnreachable: the cluster does not answer.
     """
-    metadata = {**pod["metadata"], "generateName": SPACE, "labels": {TRIAL_LABEL: policy.trial}}
+    answer = ask(cluster, {**pod, "metadata": {**pod["metadata"], "labels": {TRIAL_LABEL: policy.trial}}})
+    _, by_policy, words = answer.words.partition(f"'{policy.name}' {SAYS}")
+    return replace(answer, words=words, by_policy=True) if by_policy else answer
+
+
+def ask(cluster: Cluster, pod: Object) -> Said:
+    """What the API server says of a pod, which it does not make: policies first, then quotas.
+
+    Raises:
+        ApiUnreachable: the cluster does not answer.
+    """
+    space = pod["metadata"]["namespace"]
+    metadata = {**pod["metadata"], "generateName": SPACE}
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod["spec"]}
     try:
         # A refusal that is meant must not be tried again.
-        cluster.call("POST", f"/api/v1/namespaces/{metadata['namespace']}/pods", body, DRY, patience=ONE_TRY)
+        cluster.call("POST", f"/api/v1/namespaces/{space}/pods", body, DRY, patience=ONE_TRY)
     except ApiRefused as error:
-        _, by_policy, words = error.message.partition(f"'{policy.name}' {SAYS}")
-        return Said(words or error.message, bool(by_policy), error.status)
+        return Said(error.message, status=error.status)
     return Said()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import pytest
@@ -146,3 +147,17 @@ def test_the_policy_comes_when_it_is_judged_and_goes_with_the_variable(
     run(memory, monkeypatch, TEAM, HIGH, policy="deny")
     run(memory, monkeypatch, {}, {}, state="absent")
     assert not [path for path in memory.objects if "admission" in path]
+
+
+def test_what_is_proved_changes_nothing_and_asks_nothing_in_check_mode(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = importlib.import_module("ansible_collections.gpusmith.gpu.plugins.action.tenants")
+    monkeypatch.setattr(module, "prove", lambda _, wanted: [f"not sure of {list(wanted.teams)}"])
+    memory = Memory({})
+    assert run(memory, monkeypatch, TEAM, {}, state="proved") == {
+        "changed": False,
+        "warnings": ["not sure of ['a']"],
+    }
+    assert run(memory, monkeypatch, TEAM, {}, check=True, state="proved") == {"changed": False}
+    assert memory.done == []
