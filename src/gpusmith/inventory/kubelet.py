@@ -28,7 +28,8 @@ def _number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _quantity(value: Any) -> bool:
+def is_quantity(value: Any) -> bool:
+    """Whether Kubernetes takes a value as an amount of CPU or memory."""
     return _number(value) or (isinstance(value, str) and QUANTITY.fullmatch(value) is not None)
 
 
@@ -48,7 +49,7 @@ TYPES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "duration": (_duration, DURATION_WORDS),
     # Of component-base alone.
     "nanoseconds": (lambda value: _duration(value) or _whole(0, 2**63 - 1)(value), DURATION_WORDS),
-    "quantity": (_quantity, 'a quantity, as "512Mi"'),
+    "quantity": (is_quantity, 'a quantity, as "512Mi"'),
     "any": (lambda _value: True, "anything"),
 }
 """By name in the table: what fits, and how to write it. Nothing is converted: the kubelet does not either."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from kubernetes.utils.quantity import parse_quantity
+
 from gpusmith.errors import Refusal
+from gpusmith.inventory.kubelet import is_quantity
 from gpusmith.inventory.labels import DNS_NAME, is_key, must_be, object_name
 from gpusmith.inventory.templates import has_open
 from gpusmith.inventory.values import whole
@@ -65,6 +68,16 @@ def _members(place: str, value: Any) -> Iterator[Refusal]:
             )
 
 
+def _amount(place: str, value: Any) -> Iterator[Refusal]:
+    if not is_quantity(value) or parse_quantity(value) <= 0:
+        yield must_be(place, "an amount above 0, such as 64 or 512Gi", value)
+
+
+def _network(place: str, value: Any) -> Iterator[Refusal]:
+    if value not in ("open", "isolated"):
+        yield must_be(place, "'open' or 'isolated'", value)
+
+
 def _standard(place: str, value: Any) -> Iterator[Refusal]:
     if value not in ("privileged", "baseline", "restricted"):
         yield must_be(place, "'privileged', 'baseline' or 'restricted'", value)
@@ -89,7 +102,10 @@ OF_TEAM: Mapping[str, Check] = {
     "resources": _counts("resources such as 'nvidia.com/mig-1g.10gb'", _is_resource),
     "gpus_of_class": _counts("names of PriorityClasses", _is_class),
     "gpus_per_pod": _count,
+    "cpu": _amount,
+    "memory": _amount,
     "pods": _count,
+    "network": _network,
     "members": _members,
     "pod_security": _standard,
     "adopt": _flag,

@@ -17,6 +17,8 @@ CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 NAMESPACES = "/api/v1/namespaces"
 LEFT = {
     "ResourceQuota": "/api/v1/resourcequotas",
+    "LimitRange": "/api/v1/limitranges",
+    "NetworkPolicy": "/apis/networking.k8s.io/v1/networkpolicies",
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/rolebindings",
     **POLICIES,
 }

@@ -24,6 +24,9 @@ ROLE = "edit"
 """Kubernetes' own ClusterRole: all that runs in a namespace, but no quotas, limit ranges, roles and bindings."""
 POD_SECURITY = "baseline"
 """Its pods get no GPU that nobody counts: none is privileged or has devices of the host. They may run as root."""
+DEFAULTS, NETWORK = "gpusmith-defaults", "gpusmith-isolated"
+ASKED = {"cpu": "100m", "memory": "128Mi"}
+"""What containers ask for that say nothing: with a quota of it, the API server refuses pods that ask for none."""
 OF_ALL = "all"
 """Value of the label of what is no single team's."""
 
@@ -71,6 +74,7 @@ class Tenants:
         team = self.teams[name]
         given = {GPU_RESOURCE: team.get("gpus") or 0, **(team.get("resources") or {})}
         limits = {_key(resource): str(given.get(resource, 0)) for resource in self.resources}
+        limits |= {REQUESTS + name: str(team[name]) for name in ASKED if team.get(name) is not None}
         return {**limits, **({"pods": str(team["pods"])} if team.get("pods") is not None else {})}
 
     @property
@@ -97,6 +101,8 @@ class Tenants:
             *(_namespace(name, team) for name, team in self.teams.items()),
             *self.quotas,
             *(_members(name, team["members"]) for name, team in self.teams.items() if team.get("members")),
+            *(_defaults(name, team) for name, team in self.teams.items() if ASKED.keys() & team.keys()),
+            *(_isolated(name) for name, team in self.teams.items() if team.get("network") == "isolated"),
             *self.policies,
         ]
 
@@ -144,6 +150,19 @@ def _namespace(name: str, team: Mapping[str, Any]) -> Object:
         "kind": "Namespace",
         "metadata": {"name": name, "labels": _labels(name) | standard},
     }
+
+
+def _defaults(name: str, team: Mapping[str, Any]) -> Object:
+    given = {key: value for key, value in ASKED.items() if key in team}
+    return _object(
+        "v1", "LimitRange", DEFAULTS, name, spec={"limits": [{"type": "Container", "defaultRequest": given}]}
+    )
+
+
+def _isolated(name: str) -> Object:
+    """Its pods take connections from its own pods alone."""
+    spec = {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{"from": [{"podSelector": {}}]}]}
+    return _object("networking.k8s.io/v1", "NetworkPolicy", NETWORK, name, spec=spec)
 
 
 def _members(name: str, members: Iterable[Mapping[str, str]]) -> Object:

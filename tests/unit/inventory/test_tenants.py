@@ -11,6 +11,7 @@ from gpusmith.inventory.rules import RULES
 
 GOOD_TEAM = {
     "gpus": 8, "resources": {"nvidia.com/gpu.shared": 4}, "gpus_of_class": {"high": 1}, "gpus_per_pod": 4, "pods": 50,
+    "cpu": 64, "memory": "512Gi", "network": "isolated",
     "members": [{"kind": "Group", "name": "g"}], "pod_security": "restricted", "adopt": True,
 }  # fmt: skip
 
@@ -45,6 +46,11 @@ def test_good_ones_are_taken() -> None:
         ({"members": [{"kind": "Team", "name": "x"}]}, "members[0]' must be"),
         ({"members": {"kind": "User", "name": "x"}}, "must be a list such as"),
         ({"pod_security": "none"}, "must be 'privileged', 'baseline' or 'restricted'"),
+        ({"cpu": "64 cores"}, "must be an amount above 0, such as 64 or 512Gi"),
+        ({"memory": 0}, "must be an amount above 0"),
+        ({"memory": "-1Gi"}, "must be an amount above 0"),
+        ({"cpu": True}, "must be an amount above 0"),
+        ({"network": "closed"}, "must be 'open' or 'isolated'"),
         ({"adopt": "yes"}, "must be true or false"),
         (8, "must be a mapping with some of"),
     ],

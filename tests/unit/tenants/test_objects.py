@@ -60,3 +60,30 @@ def test_nobodys_pods_are_ended_unless_a_class_says_so() -> None:
     high, low = Tenants({}, classes).objects
     assert (high["preemptionPolicy"], high["globalDefault"]) == ("PreemptLowerPriority", False)
     assert (low["preemptionPolicy"], low["globalDefault"], low["value"]) == ("Never", True, -10)
+
+
+def test_with_a_quota_of_cpu_a_pod_that_asks_for_none_asks_for_some() -> None:
+    found = Tenants(
+        {"a": {"gpus": 1, "cpu": 64, "memory": "512Gi"}, "b": {"memory": "1Gi"}, "c": {"gpus": 1}}
+    )
+    assert {
+        name: {key: row[key] for key in row if key.split(".")[1] in ("cpu", "memory")}
+        for name, row in hard(found).items()
+    } == {
+        "a/gpusmith-gpus": {"requests.cpu": "64", "requests.memory": "512Gi"},
+        "b/gpusmith-gpus": {"requests.memory": "1Gi"},
+        "c/gpusmith-gpus": {},
+    }
+    ranges = [row for row in found.objects if row["kind"] == "LimitRange"]
+    (limits,), (other,) = (row["spec"]["limits"] for row in ranges)
+    assert set(limits) == {"type", "defaultRequest"}, "a limit would end work that needs more"
+    assert set(limits["defaultRequest"]) == {"cpu", "memory"}
+    assert set(other["defaultRequest"]) == {"memory"}
+
+
+def test_an_isolated_team_is_reached_by_its_own_pods_alone() -> None:
+    found = Tenants({"a": {"network": "isolated"}, "b": {"network": "open"}, "c": {}})
+    (policy,) = [row for row in found.objects if row["kind"] == "NetworkPolicy"]
+    assert policy["metadata"]["namespace"] == "a"
+    assert policy["spec"]["ingress"] == [{"from": [{"podSelector": {}}]}]
+    assert policy["spec"]["podSelector"] == {}
