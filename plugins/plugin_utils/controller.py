@@ -7,6 +7,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 # Imported here, in the process of ansible-playbook, so that the workers that it forks have it loaded.
@@ -15,7 +16,7 @@ import kubernetes.config  # noqa: F401
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpusmith.gpu.plugins.plugin_utils.arguments import arguments
 
-from gpusmith.errors import GpusmithError
+from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.owner import Process, process
 
 
@@ -55,3 +56,19 @@ def leader() -> Process:
     """The process of ansible-playbook, whose worker this process is."""
     parent = multiprocessing.parent_process()
     return process(parent.pid if parent and parent.pid else os.getppid())
+
+
+def write(path: Path, text: str) -> None:
+    """A table or report in the folder for reports.
+
+    Raises:
+        ToolError: it cannot be written there.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ToolError(
+            f"'{path}' cannot be written: {error.strerror}.",
+            "Name another folder with 'gpusmith_report_dir'.",
+        ) from error

@@ -13,7 +13,7 @@ from gpusmith.cluster.api import Cluster, Object
 from gpusmith.cluster.apply import name_of, path_of
 from gpusmith.cluster.web import PROMETHEUS, Addressed, Prometheus, Proxied, Silent, Web
 from gpusmith.data.operands import DEVICE_PLUGIN
-from gpusmith.errors import Refusal, ToolError
+from gpusmith.errors import InputError, Refusal, ToolError, all_of
 from gpusmith.names import EXPORTER, MANAGED_BY, MANAGER, MONITORING_NAMESPACE, STATE_METRICS
 from gpusmith.wait import Deadline, Done, NotYet, WaitTimeout, wait_until
 from gpusmith.wording import quoted, shorten
@@ -137,6 +137,38 @@ def refuse_silent(url: str) -> list[Refusal]:
         ]
         if said
         else []
+    )
+
+
+def prometheus_of(cluster: Callable[[], Cluster], asked: Mapping[str, Any], what: str) -> Prometheus:
+    """The Prometheus of role gpu_monitoring.
+
+    Args:
+        cluster: makes the API.
+        asked: 'prometheus', 'prometheus_url' and 'namespace', as the role has them.
+        what: it is asked for.
+
+    Raises:
+        InputError: there is none, or it does not answer at its address.
+    """
+    managed, url = asked["prometheus"] == "managed", asked["prometheus_url"]
+    if not managed and not url:
+        raise InputError(
+            f"There is no Prometheus to ask for {what}.",
+            "Set 'gpu_monitoring_prometheus: managed' and run site.yml, or 'existing' with 'gpu_monitoring_prometheus_url'.",
+        )
+    if managed:
+        return Prometheus(Proxied(cluster(), asked["namespace"], PROMETHEUS))
+    if silent := refuse_silent(url):
+        raise all_of(silent)
+    return Prometheus(Addressed(url))
+
+
+def silence(error: Silent, namespace: str) -> ToolError:
+    """What a run says that Prometheus does not answer."""
+    return ToolError(
+        f"Prometheus does not answer: {error.message.rstrip('.')}.",
+        f"Look at it: kubectl -n {namespace} get pods -o wide",
     )
 
 

@@ -84,7 +84,7 @@ def ask(query: Query, days: int, now: float) -> Hours:
         days: to look back.
         now: seconds since 1970.
     """
-    step = _interval_s() / 3600
+    step = interval_s() / 3600
     held: dict[str, float] = {}
     busy: dict[str, float] = {}
     shares: dict[str, float] = {}
@@ -110,7 +110,7 @@ def _who(namespace: str) -> str:
     return RUN_NAMESPACE.rstrip("-") if namespace.startswith(RUN_NAMESPACE) else namespace
 
 
-def _interval_s() -> int:
+def interval_s() -> int:
     """Seconds between two values of the record, as its file says."""
     (found,) = (
         group["interval"]

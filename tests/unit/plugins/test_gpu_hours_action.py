@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpusmith.gpu.plugins.action import gpu_hours
 
+from gpusmith.cluster import monitoring
 from gpusmith.cluster.web import Silent
 from gpusmith.errors import GpusmithError, Refusal
 from gpusmith.monitoring.hours import Hours
@@ -29,7 +30,7 @@ def acted(
     monkeypatch.setattr(gpu_hours.hours, "ask", ask)
     monkeypatch.setattr(gpu_hours, "Cluster", lambda kubeconfig: kubeconfig)
     monkeypatch.setattr(
-        gpu_hours, "refuse_silent", lambda url: [Refusal("no Prometheus")] if "other" in url else []
+        monitoring, "refuse_silent", lambda url: [Refusal("no Prometheus")] if "other" in url else []
     )
     result: dict[str, Any] = object.__new__(gpu_hours.ActionModule).act(
         {**ASKED, "dest": str(dest), **asked}, check
