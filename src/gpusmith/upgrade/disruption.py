@@ -64,7 +64,7 @@ def claimants(
         covering = {
             row["metadata"]["name"]: int((row.get("status") or {}).get("disruptionsAllowed") or 0)
             for row in budgets
-            if _covers(row, metadata)
+            if covers(row, metadata)
         }
         gpus = sum(holder.claimed + sum(holder.counts.values()) for holder in held)
         devices = tuple(device.words for holder in held for device in holder.devices)
@@ -120,7 +120,7 @@ def _uses_driver(pod: Object, claims: Claims, classes: Collection[str] = (RUNTIM
     )
 
 
-def _covers(budget: Object, metadata: Mapping[str, Any]) -> bool:
+def covers(budget: Object, metadata: Mapping[str, Any]) -> bool:
     """Whether a PodDisruptionBudget of policy/v1 selects a pod: an empty selector selects all, none selects nothing."""
     selector = (budget.get("spec") or {}).get("selector")
     if selector is None or budget["metadata"]["namespace"] != metadata["namespace"]:
