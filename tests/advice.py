@@ -190,6 +190,11 @@ COMMANDS: Mapping[str, Command] = {
     "kubectl apply -f validation/rbac-monitoring.yml": WALKED,
     "kubectl -n X apply -f docs/rbac-any-cluster.yml": WALKED,
     "kubectl label namespace X pod-security.kubernetes.io/enforce=privileged": WALKED,
+    # tests/e2e/test_6_monitoring.py goes these ways.
+    "kubectl label namespace NAME X=X": WALKED,
+    "kubectl -n X annotate X/X X=true": WALKED,
+    "kubectl -n X scale X --replicas=X": WALKED,
+    """kubectl -n X patch X --type=merge -p '{"spec":{"suspend":false}}'""": WALKED,
     "kubectl delete priorityclass X": _kubectl(
         "delete priorityclass gpusmith-validation --dry-run=server", 1
     ),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -15,13 +17,25 @@ import yaml
 from gpusmith.wait import Deadline, Done, NotYet, wait_until
 from tests import dashboards
 from tests.e2e.alerts import WHERE, Alert, Prometheus, loud, named
-from tests.e2e.harness import NAMESPACE, Lab, PodSpec, PodStarter
+from tests.e2e.harness import NAMESPACE, Ended, Lab, PodSpec, PodStarter
 
 FIRST, SECOND = "gpu-1", "gpu-2"
 GPU = 2
 HOOK = "hook"
 MESSAGE_S = 60.0
 REMOVE, HOURS = "playbooks/remove_monitoring.yml", "playbooks/report_gpu_hours.yml"
+RECLAIM = "playbooks/reclaim_gpus.yml"
+OPEN, CLOSED = "e2e-reclaim", "e2e-no-reclaim"
+SLEEPS = "import time; time.sleep(3600)"
+WORKS = """
+import ctypes, time
+assert ctypes.CDLL("libcuda.so.1").cuInit(0) == 0
+while True:
+    begin = time.monotonic()
+    while time.monotonic() < begin + 0.05:
+        pass
+    time.sleep(0.2)
+"""
 RECEIVER = """
 import http.server, sys
 
@@ -62,9 +76,54 @@ def test_it_leaves_when_it_is_asked_to(ready_lab: Lab) -> None:
     assert "dcgm-exporter" not in kept
 
 
+def holder(kind: str, namespace: str, name: str, image: str, program: str) -> dict[str, Any]:
+    """A Deployment or Job with one GPU."""
+    container = {"name": "main", "image": image, "command": ["python3", "-c", program]}
+    pod = {
+        "containers": [{**container, "resources": {"limits": {"nvidia.com/gpu": 1}}}],
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+        "terminationGracePeriodSeconds": 0,
+    }
+    labels = {"app": name}
+    found: dict[str, Any] = {
+        "apiVersion": "apps/v1" if kind == "Deployment" else "batch/v1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"template": {"metadata": {"labels": labels}, "spec": pod}},
+    }
+    if kind == "Deployment":
+        found["spec"]["selector"] = {"matchLabels": labels}
+    else:
+        pod["restartPolicy"] = "Never"
+    return found
+
+
+@pytest.fixture(scope="module")
+def holders(ready_lab: Lab, workload_image: str) -> Iterator[None]:
+    """Pods with GPUs, some of them idle: long before anybody asks."""
+    rows: list[tuple[str, str, str, str]] = [
+        ("Deployment", OPEN, "idle", SLEEPS),
+        ("Job", OPEN, "job", SLEEPS),
+        ("Deployment", OPEN, "kept", SLEEPS),
+        ("Deployment", OPEN, "busy", WORKS),
+        ("Deployment", CLOSED, "idle", SLEEPS),
+    ]
+    for name in (OPEN, CLOSED):
+        ready_lab.kubectl("create", "namespace", name)
+    ready_lab.apply(
+        *(holder(kind, space, name, workload_image, program) for kind, space, name, program in rows)
+    )
+    yield
+    ready_lab.kubectl("delete", "namespace", OPEN, CLOSED, timeout=180)
+
+
 @pytest.fixture(scope="module")
 def monitored(
-    ready_lab: Lab, namespace: str, workload_image: str, tmp_path_factory: pytest.TempPathFactory
+    ready_lab: Lab,
+    namespace: str,
+    workload_image: str,
+    holders: None,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Monitored]:
     container = {
         "name": "main",
@@ -168,6 +227,73 @@ def test_gpu_hours_are_counted(monitored: Monitored, tmp_path: Path) -> None:
     (measured,) = re.findall(r"has values of ([0-9.]+) GPU hours", ended.output)
     assert float(measured) > 0
     assert (tmp_path / "gpu_hours.csv").read_text().startswith("namespace,gpu_hours,")
+
+
+def reclaim(monitored: Monitored, folder: Path, *words: str) -> Ended:
+    asked = {"idle_min": "1", "grace_min": "0", "jobs": "true"}
+    given = [word for name, value in asked.items() for word in ("-e", f"gpu_reclaim_{name}={value}")]
+    given += ["-e", f"gpusmith_report_dir={folder}"]
+    return monitored.lab.playbook(RECLAIM, *given, *words, inventory=monitored.inventory)
+
+
+def state(lab: Lab) -> dict[str, tuple[int, bool]]:
+    """Replicas, or pods that may run, of all holders, and whether they are warned."""
+    found = {}
+    for namespace in (OPEN, CLOSED):
+        for row in lab.get("-n", namespace, "deployments,jobs")["items"]:
+            spec, marks = row["spec"], row["metadata"].get("annotations") or {}
+            count = spec["replicas"] if row["kind"] == "Deployment" else int(not spec.get("suspend"))
+            found[f"{namespace}/{row['metadata']['name']}"] = (count, "gpusmith.io/idle-since" in marks)
+    return found
+
+
+def test_idle_gpus_are_taken_back_after_a_warning(monitored: Monitored, tmp_path: Path) -> None:
+    lab = monitored.lab
+    before = state(lab)
+    nobody = reclaim(monitored, tmp_path)
+    assert (nobody.status, "No namespace allows it" in nobody.output) == (0, True), str(nobody)
+    lab.kubectl("label", "namespace", OPEN, "gpusmith.io/reclaim=allowed")
+    lab.kubectl("-n", OPEN, "annotate", "deployment/kept", "gpusmith.io/keep=true")
+    look = reclaim(monitored, tmp_path, "--check")
+    assert (look.status, f"{OPEN} deployment/idle warned" in look.output) == (0, True), str(look)
+    assert state(lab) == before
+
+    warned = reclaim(monitored, tmp_path)
+    assert warned.status == 0, str(warned)
+    marked = {**before, f"{OPEN}/idle": (1, True), f"{OPEN}/job": (1, True)}
+    assert state(lab) == marked, str(warned)
+    assert "To keep it: kubectl" in lab.kubectl(
+        "-n", OPEN, "get", "events", "--field-selector=reason=GpuIdle"
+    )
+
+    stopped = reclaim(monitored, tmp_path)
+    assert stopped.status == 0, str(stopped)
+    assert state(lab) == {**before, f"{OPEN}/idle": (0, False), f"{OPEN}/job": (0, False)}, str(stopped)
+    commands = re.findall(r"To bring it back: (kubectl .+)$", stopped.output, re.MULTILINE)
+    assert len(commands) == 2, str(stopped)
+    for command in commands:
+        lab.kubectl(*shlex.split(command)[1:])
+    assert state(lab) == before
+
+
+def test_without_values_nothing_is_taken_back(monitored: Monitored, tmp_path: Path) -> None:
+    lab = monitored.lab
+    since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 60))
+    lab.kubectl("-n", OPEN, "annotate", "deployment/idle", f"gpusmith.io/idle-since={since}")
+    before = state(lab)
+    lab.kubectl("-n", WHERE, "scale", "deployment/prometheus", "--replicas=0")
+    lab.kubectl("-n", WHERE, "wait", "--for=delete", "pod", "-l", "app.kubernetes.io/name=prometheus")
+    silent = reclaim(monitored, tmp_path)
+    assert (silent.status, "Prometheus does not answer" in silent.output) == (2, True), str(silent)
+    assert state(lab) == before
+
+    lab.kubectl("-n", WHERE, "scale", "deployment/prometheus", "--replicas=1")
+    lab.kubectl("-n", WHERE, "rollout", "status", "deployment/prometheus")
+    young = reclaim(monitored, tmp_path)
+    assert (young.status, state(lab)) == (0, before), str(young)
+    assert "Nothing to do" in young.output, str(young)
+    kept = lab.get("-n", OPEN, "deployment", "idle")["metadata"]["annotations"]
+    assert kept["gpusmith.io/idle-since"] == since
 
 
 def test_a_fault_is_a_message_within_a_minute(healed: Monitored) -> None:

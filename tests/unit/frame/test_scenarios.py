@@ -38,6 +38,14 @@ ELSEWHERE = {
         "removed": "tests/e2e/test_6_monitoring.py::test_it_leaves_when_it_is_asked_to",
         "check": "tests/unit/plugins/test_monitoring_actions.py::test_in_check_mode_nobody_waits",
     },
+    "gpu_reclaim": {
+        "default": "tests/unit/plugins/test_reclaim_action.py::test_it_warns_and_then_acts_and_then_has_nothing_to_do",
+        "alternative": "tests/e2e/test_6_monitoring.py::test_idle_gpus_are_taken_back_after_a_warning",
+        "changed": "tests/unit/reclaim/test_owners.py::test_jobs_are_touched_only_where_they_may_be",
+        "wrong": "tests/unit/inventory/test_rules.py::test_wrong_values_are_named_with_what_is_allowed",
+        "removed": "it leaves annotations and Events, which go with their objects",
+        "check": "tests/unit/plugins/test_reclaim_action.py::test_it_warns_and_then_acts_and_then_has_nothing_to_do",
+    },
     "gpu_tenants": {
         "default": "tests/unit/plugins/test_tenants_action.py::test_a_team_comes_changes_and_goes",
         "alternative": "tests/e2e/test_5_tenants.py::test_a_team_holds_no_more_than_its_quota",
