@@ -109,6 +109,7 @@ OF_TEAM: Mapping[str, Check] = {
     "members": _members,
     "pod_security": _standard,
     "adopt": _flag,
+    "reclaim": _flag,
 }
 OF_CLASS: Mapping[str, Check] = {"value": _value, "preempts": _flag, "default": _flag}
 

@@ -11,7 +11,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpusmith.cluster.api import Object
-from gpusmith.names import CLAIMS_QUOTA, DEVICE_CLASS, GPU_RESOURCE, MANAGED_BY, MANAGER, TENANT_LABEL
+from gpusmith.names import (
+    CLAIMS_QUOTA,
+    DEVICE_CLASS,
+    GPU_RESOURCE,
+    MANAGED_BY,
+    MANAGER,
+    RECLAIM_ALLOWED,
+    RECLAIM_LABEL,
+    TENANT_LABEL,
+)
 from gpusmith.tenants.policy import NONE, Policy
 from gpusmith.wanted.layouts import RESOURCES
 from gpusmith.wanted.node import NodeWanted
@@ -145,6 +154,7 @@ def _class(name: str, row: Mapping[str, Any]) -> Object:
 
 def _namespace(name: str, team: Mapping[str, Any]) -> Object:
     standard = {"pod-security.kubernetes.io/enforce": team.get("pod_security") or POD_SECURITY}
+    standard |= {RECLAIM_LABEL: RECLAIM_ALLOWED} if team.get("reclaim") else {}
     return {
         "apiVersion": "v1",
         "kind": "Namespace",

@@ -87,3 +87,9 @@ def test_an_isolated_team_is_reached_by_its_own_pods_alone() -> None:
     assert policy["metadata"]["namespace"] == "a"
     assert policy["spec"]["ingress"] == [{"from": [{"podSelector": {}}]}]
     assert policy["spec"]["podSelector"] == {}
+
+
+def test_idle_gpus_of_a_team_are_taken_back_only_where_it_says_so() -> None:
+    yes, no = Tenants({"a": {"reclaim": True}, "b": {"reclaim": False}}).objects[:2]
+    assert yes["metadata"]["labels"]["gpusmith.io/reclaim"] == "allowed"
+    assert "gpusmith.io/reclaim" not in no["metadata"]["labels"]
