@@ -25,6 +25,8 @@ LISTS = {
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 SCALERS = "/apis/autoscaling/v2/horizontalpodautoscalers"
 NAMESPACES = "/api/v1/namespaces"
+QUEUE = "kueue.x-k8s.io/queue-name"
+"""Label of what Kueue manages (kubernetes-sigs/kueue, pkg/controller/constants/constants.go)."""
 NONE = ("0", "0%")
 
 
@@ -251,7 +253,7 @@ def _owner(
     about = (
         next((dict(row) for row in links if (row["kind"], _name(row)) == (kind, name)), {}) if known else {}
     )
-    barred = _barred(kind, namespace, name, pods, facts, jobs) if known else _unknown(kind, name)
+    barred = _barred(kind, namespace, name, pods, about, facts, jobs) if known else _unknown(kind, name)
     return Owner(kind, namespace, name, tuple(seen for _, seen in rows), about, kept, barred)
 
 
@@ -261,10 +263,14 @@ def _unknown(kind: str, name: str) -> str:
     return f"gpusmith does not know how to stop a {kind}: the owner of '{name}' has to"
 
 
-def _barred(kind: str, namespace: str, name: str, pods: Iterable[Object], facts: Facts, jobs: bool) -> str:
+def _barred(
+    kind: str, namespace: str, name: str, pods: Iterable[Object], about: Object, facts: Facts, jobs: bool
+) -> str:
     """Why one of the kinds that may be touched must not be."""
     if kind == "Job" and not jobs:
         return "Jobs are left alone, since 'gpu_reclaim_jobs' is false"
+    if kind == "Job" and QUEUE in (about["metadata"].get("labels") or {}):
+        return "Kueue suspends and resumes it"
     for row in facts.scalers:
         target = row["spec"]["scaleTargetRef"]
         if row["metadata"]["namespace"] == namespace and (target["kind"], target["name"]) == (kind, name):
@@ -305,8 +311,8 @@ def moment(text: str, end: bool = False) -> float | None:
     """
     try:
         found = dt.datetime.fromisoformat(text)
-    except ValueError:
+        if end and len(text) <= len("2026-12-31"):
+            found += dt.timedelta(days=1)
+    except (ValueError, OverflowError):
         return None
-    if end and len(text) <= len("2026-12-31"):
-        found += dt.timedelta(days=1)
     return (found if found.tzinfo else found.replace(tzinfo=dt.UTC)).timestamp()

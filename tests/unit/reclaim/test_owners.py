@@ -83,6 +83,12 @@ def test_jobs_are_touched_only_where_they_may_be() -> None:
     assert owner.path == "/apis/batch/v1/namespaces/a/jobs/j"
 
 
+def test_a_job_of_kueue_is_kueues() -> None:
+    job = made("Job", "j", labels={"kueue.x-k8s.io/queue-name": "q"})
+    (owner,) = found(pod("p", job), made_by=(job,), jobs=True)
+    assert owner.barred == "Kueue suspends and resumes it"
+
+
 @pytest.mark.parametrize(
     ("namespace", "name", "barred"), [("a", "d", True), ("b", "d", False), ("a", "e", False)]
 )
@@ -127,6 +133,7 @@ def test_a_budget_that_keeps_pods_does(spec: dict[str, Any], barred: bool) -> No
         ("2027-01-14", False),
         ("2027-01-15T09:00:00+02:00", False),
         ("2027-01-15T09:00:00Z", True),
+        ("9999-12-31", True),
         ("next week", True),  # somebody meant something
         ("false", False),
         ("", False),
