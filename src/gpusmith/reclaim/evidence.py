@@ -11,6 +11,7 @@ from typing import Any
 from gpusmith.monitoring.hours import BUSY, interval_s
 from gpusmith.reclaim.owners import Pod
 
+SAMPLED = "DCGM_FI_DEV_GPU_UTIL"
 ENGINE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 """Counter that sees work between two samples as well. Without it, an inference that answers now and then looks idle for hours."""
 ENOUGH = 0.9
@@ -45,7 +46,7 @@ class Gpu:
     Attributes:
         node: that it is of.
         part: its instance, by MIG; empty for a whole one.
-        peak: the highest of its values, 0 to 1.
+        peak: the highest of its values; above 0 it was used.
         values: how many there are.
         engine: how many there are of the counter that sees work between samples, of as many.
         now: whether there is a value of this moment, so that the exporter is up.
@@ -86,27 +87,26 @@ class Witness:
         return self._windows[seconds]
 
     def _ask(self, seconds: int) -> Window:
-        over = f"{BUSY}{self._of}[{seconds}s]"
-        peaks = self._by_gpu(f"max by ({', '.join(LABELS)}) (max_over_time({over}))")
-        values = self._by_gpu(f"sum by ({', '.join(LABELS)}) (count_over_time({over}))")
-        # In steps of the record, whatever the interval at which the exporter is asked.
-        steps = f"{ENGINE}{self._of}[{seconds}s:{interval_s()}s]"
-        engine = self._by_gpu(f"max by ({', '.join(LABELS)}) (count_over_time({steps}))")
+        # Of the record each half minute; of what it is made of all values, however often the exporter is asked.
+        values = self._by_gpu("sum", f"count_over_time({BUSY}{self._of}[{seconds}s])")
+        sampled = self._by_gpu("max", f"max_over_time({SAMPLED}{self._of}[{seconds}s])")
+        engine = self._by_gpu("max", f"max_over_time({ENGINE}{self._of}[{seconds}s])")
+        # In steps of the record, so that the same number is due.
+        known = self._by_gpu("max", f"count_over_time({ENGINE}{self._of}[{seconds}s:{interval_s()}s])")
         if self._present is None:
-            self._present = frozenset(self._by_gpu(f"max by ({', '.join(LABELS)}) ({BUSY}{self._of})"))
+            self._present = frozenset(self._by_gpu("max", f"{BUSY}{self._of}"))
         found: dict[tuple[str, str], list[Gpu]] = {}
-        for key, peak in peaks.items():
+        for key in sorted({*values, *sampled, *engine}):
             node, _, part, namespace, pod = key
-            gpu = Gpu(
-                node, part, peak, int(values.get(key, 0)), int(engine.get(key, 0)), key in self._present
-            )
+            peak = max(sampled.get(key, 0.0), engine.get(key, 0.0))
+            gpu = Gpu(node, part, peak, int(values.get(key, 0)), int(known.get(key, 0)), key in self._present)
             found.setdefault((namespace, pod), []).append(gpu)
         return found
 
-    def _by_gpu(self, text: str) -> dict[tuple[str, ...], float]:
+    def _by_gpu(self, by: str, text: str) -> dict[tuple[str, ...], float]:
         return {
             tuple(str(row["metric"].get(label, "")) for label in LABELS): float(row["value"][1])
-            for row in self._query(text)
+            for row in self._query(f"{by} by ({', '.join(LABELS)}) ({text})")
         }
 
 

@@ -82,9 +82,10 @@ class Fake:
         self.asked.append(text)
         rows = {
             "time()": [series(NOW)],
-            "max_over_time": [series(0.5), series(0.0, UUID="V")],
+            "max_over_time(DCGM_FI_DEV": [series(0.0), series(0.0, UUID="V")],
+            "max_over_time(DCGM_FI_PROF": [series(0.5)],
             "count_over_time(gpusmith": [series(120), series(60, UUID="V")],
-            "GR_ENGINE": [series(119)],
+            "count_over_time(DCGM_FI_PROF": [series(119)],
         }
         return next((found for word, found in rows.items() if word in text), [series(0.0)])
 
@@ -99,8 +100,8 @@ def test_few_queries_for_all_pods_and_each_window_once() -> None:
         [Gpu("n1", peak=0.5, values=120, engine=119), Gpu("n1", values=60, now=False)],
     )
     witness.window(HOUR)
-    assert len(fake.asked) == 5
+    assert len(fake.asked) == 6
     witness.window(2 * HOUR)
-    assert len(fake.asked) == 8
+    assert len(fake.asked) == 10
     assert all('{namespace=~"a|b",pod!=""}' in text for text in fake.asked[1:])
-    assert "[3600s:30s]" in next(text for text in fake.asked if "GR_ENGINE" in text)
+    assert "[3600s:30s]" in "".join(fake.asked)
