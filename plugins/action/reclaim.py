@@ -56,7 +56,7 @@ class ActionModule(ControllerAction):
             "changed": bool(changes),
             "decisions": plan.report(done, witness.now)["owners"],
             TELLS: {CLUSTER: {**({"changes": {"objects": changes}} if changes else {}), "notes": notes}},
-            **({"failed": True, "msg": wrong} if wrong else {}),
+            **({"failed": True, "msg": "\n".join(wrong)} if wrong else {}),
         }
 
     @staticmethod

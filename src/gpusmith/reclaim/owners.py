@@ -246,13 +246,15 @@ def _owner(
     namespace, kind, name = key
     links = list(chain)
     pods = [pod for pod, _ in rows]
-    kept = next((said for row in links if "metadata" in row and (said := _kept(row, now))), "")
     known = kind in LISTS and all(
         "metadata" in row for row in links if (row["kind"], _name(row)) == (kind, name)
     )
     about = (
         next((dict(row) for row in links if (row["kind"], _name(row)) == (kind, name)), {}) if known else {}
     )
+    # A ReplicaSet has a copy of its Deployment's annotations, which nobody takes away with those.
+    asked = [{**pod, "kind": "Pod"} for pod in pods] + ([about] if about else [])
+    kept = next((said for row in asked if (said := _kept(row, now))), "")
     barred = _barred(kind, namespace, name, pods, about, facts, jobs) if known else _unknown(kind, name)
     return Owner(kind, namespace, name, tuple(seen for _, seen in rows), about, kept, barred)
 

@@ -134,4 +134,4 @@ def test_what_somebody_changed_meanwhile_is_told_and_no_failure(world: World, tm
 def test_a_right_that_lacks_fails_the_run(world: World, tmp_path: Path) -> None:
     world.refuses = 403
     found = acted(tmp_path / "r.json")
-    assert (found["changed"], found["failed"], found["msg"]) == (False, True, ["It may not patch that."])
+    assert (found["changed"], found["failed"], found["msg"]) == (False, True, "It may not patch that.")

@@ -139,15 +139,21 @@ def test_a_budget_that_keeps_pods_does(spec: dict[str, Any], barred: bool) -> No
         ("", False),
     ],
 )
-@pytest.mark.parametrize("on", ["pod", "replicaset", "deployment"])
+@pytest.mark.parametrize("on", ["pod", "deployment"])
 def test_a_word_of_its_people_keeps_it(value: str, kept: bool, on: str) -> None:
     mark: dict[str, Any] = {"annotations": {"gpusmith.io/keep": value}}
     deployment, replicas = of_deployment(**(mark if on == "deployment" else {}))
-    replicas["metadata"] |= mark if on == "replicaset" else {}
     rows = [pod("p", replicas), pod("q", replicas, **(mark if on == "pod" else {}))]
     (owner,) = found(*rows, made_by=(deployment, replicas))
     assert bool(owner.keep) is kept
     assert not kept or f"'gpusmith.io/keep: {value}'" in owner.keep
+
+
+def test_the_copy_that_a_replica_set_has_is_nobodys_word() -> None:
+    deployment, replicas = of_deployment()
+    replicas["metadata"]["annotations"] = {"gpusmith.io/keep": "true"}
+    (owner,) = found(pod("p", replicas), made_by=(deployment, replicas))
+    assert owner.keep == ""
 
 
 def only(**of_pod: Any) -> Any:
