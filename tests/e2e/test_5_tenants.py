@@ -15,10 +15,13 @@ from tests.e2e.harness import Ended, Lab, PodSpec
 TEAM, CLASS, LOW = "e2e-team", "e2e-high", "e2e-low"
 TEAMS: dict[str, Any] = {
     "gpu_tenants_teams": {
-        TEAM: {"gpus": 1, "gpus_of_class": {CLASS: 0}, "members": [{"kind": "Group", "name": "e2e"}]}
+        TEAM: {
+            "gpus": 1, "gpus_of_class": {CLASS: 0}, "members": [{"kind": "Group", "name": "e2e"}],
+            "cpu": 4, "memory": "0.5Gi", "network": "isolated",
+        }
     },
     "gpu_tenants_classes": {CLASS: {"value": 10}},
-}
+}  # fmt: skip
 HOLDER = PodSpec("holder", "gpu-1", gpus=1)
 
 
@@ -77,6 +80,8 @@ def test_a_team_holds_no_more_than_its_quota(ready_lab: Lab, inventory: Path, wo
     pod["metadata"]["namespace"] = TEAM
     ready_lab.apply(pod)
     ready_lab.kubectl("-n", TEAM, "wait", "--for=condition=Ready", "pod/holder", timeout=90)
+    asked = ready_lab.get("-n", TEAM, "pod", "holder")["spec"]["containers"][0]["resources"]["requests"]
+    assert (asked["cpu"], asked["memory"]) == ("100m", "128Mi"), "it named none, and there is a quota"
     second = PodSpec("second", "gpu-1", gpus=1)
     assert "exceeded quota: gpusmith-gpus, requested: requests.nvidia.com/gpu=1" in tried(
         ready_lab, workload_image, second
@@ -146,5 +151,5 @@ def test_what_leaves_the_inventory_goes_and_pods_stay(ready_lab: Lab, inventory:
     assert ended.status == 0, str(ended)
     assert f"Namespace '{TEAM}' stays with its pods" in ended.output
     assert f"PriorityClass '{CLASS}' stays" in ended.output
-    assert ready_lab.get("-n", TEAM, "resourcequotas,rolebindings")["items"] == []
+    assert ready_lab.get("-n", TEAM, "resourcequotas,rolebindings,limitranges,networkpolicies")["items"] == []
     assert ready_lab.get("-n", TEAM, "pod", "holder")["status"]["phase"] == "Running"
