@@ -94,15 +94,17 @@ def planned(shape: Shape, places: Places) -> list[Machine]:
                 "It is for gpu-1, gpu-2, ...; the cluster's own machines have Debian 12.",
             )
     plan = Plan.parse(shape.subnet)
-    machines = [Machine("cp-1", "control-plane", plan.control_plane)]
+    shared = (places.shared, "/srv/shared", "rw")
+    machines = [Machine("cp-1", "control-plane", plan.control_plane, mounts=(shared,))]
     for number in range(1, shape.gpu_nodes + 1):
         name = f"gpu-{number}"
-        mounts = ((places.hardware(name), "/var/lib/simgpu", "rw"),)
+        mounts = ((places.hardware(name), "/var/lib/simgpu", "rw"), shared)
         gpus = shape.gpus[min(number, len(shape.gpus)) - 1]
         machine = Machine(name, "gpu", plan.gpu(number), mounts=mounts, gpus=gpus, system=shape.system(name))
         machines.append(machine)
     machines += [
-        Machine(f"cpu-{number}", "cpu", plan.cpu(number)) for number in range(1, shape.cpu_nodes + 1)
+        Machine(f"cpu-{number}", "cpu", plan.cpu(number), mounts=(shared,))
+        for number in range(1, shape.cpu_nodes + 1)
     ]
     return machines
 
@@ -420,7 +422,8 @@ def remove_all(podman: Podman, places: Places) -> list[str]:
     volumes = podman.owned("volume")
     if volumes:
         podman.run("volume", "rm", "--force", *volumes)
-    shutil.rmtree(places.root / "machines", ignore_errors=True)
+    for folder in (places.root / "machines", places.shared):
+        shutil.rmtree(folder, ignore_errors=True)
     return [*containers, *volumes]
 
 

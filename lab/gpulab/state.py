@@ -136,6 +136,11 @@ class Places:
         """Everything that belongs to one machine."""
         return self.root / "machines" / name
 
+    @property
+    def shared(self) -> Path:
+        """What all nodes have in one place, as where a site mounts NFS."""
+        return self.root / "shared"
+
     def hardware(self, name: str) -> Path:
         """What a machine's simulated kernel reads and writes: hardware.json, delays.json, faults.json."""
         return self.machine(name) / "simgpu"

@@ -29,9 +29,14 @@ def test_names_roles_and_addresses(places: Places) -> None:
     ]
 
 
-def test_only_gpu_machines_get_hardware(places: Places) -> None:
+def test_only_gpu_machines_get_hardware_and_all_share_a_folder(places: Places) -> None:
     machines = planned(Shape(gpu_nodes=1, cpu_nodes=1), places)
-    assert [machine.name for machine in machines if machine.mounts] == ["gpu-1"]
+    at = {machine.name: [path for _, path, _ in machine.mounts] for machine in machines}
+    assert at == {
+        "cp-1": ["/srv/shared"],
+        "gpu-1": ["/var/lib/simgpu", "/srv/shared"],
+        "cpu-1": ["/srv/shared"],
+    }
 
 
 def test_the_last_number_of_gpus_is_that_of_all_further_machines(places: Places) -> None:
