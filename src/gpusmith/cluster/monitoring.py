@@ -11,6 +11,7 @@ from typing import Any
 from gpusmith.cluster import apply, operands, retries
 from gpusmith.cluster.api import Cluster, Object
 from gpusmith.cluster.apply import name_of, path_of
+from gpusmith.cluster.storage import class_missing
 from gpusmith.cluster.web import PROMETHEUS, Addressed, Prometheus, Proxied, Silent, Web
 from gpusmith.data.operands import DEVICE_PLUGIN
 from gpusmith.errors import InputError, Refusal, ToolError, all_of
@@ -20,7 +21,6 @@ from gpusmith.wording import quoted, shorten
 
 OPERATOR = "monitoring.coreos.com/v1"
 """Group and version of Prometheus Operator's kinds."""
-DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 OPERATOR_KINDS = ("PodMonitor", "PrometheusRule")
 NAME_LABELS = ("app.kubernetes.io/name", "app")
 """Labels of pods with their name, as templates/prometheus.conf.j2 reads them."""
@@ -83,23 +83,11 @@ def refuse_shared(cluster: Cluster, namespace: str, exporters: str) -> list[Refu
 
 def refuse_unbound(cluster: Cluster, namespace: str, storage: Mapping[str, Any]) -> list[Refusal]:
     """A volume that nobody would make: Prometheus would wait for it, after the one before has gone."""
-    claim = cluster.get(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/prometheus") or {}
-    if not storage or (claim.get("status") or {}).get("phase") == "Bound":
+    if not storage:
         return []
-    classes = [row["metadata"] for row in cluster.items("/apis/storage.k8s.io/v1/storageclasses")]
-    names = {str(row["name"]) for row in classes}
-    wanted = storage.get("class")
-    if not wanted and any((row.get("annotations") or {}).get(DEFAULT_CLASS) == "true" for row in classes):
-        return []
-    # Volumes that are there may have a class that is only a word.
-    volumes = cluster.items("/api/v1/persistentvolumes")
-    if (wanted or "") in {*names, *(str(row["spec"].get("storageClassName") or "") for row in volumes)}:
-        return []
-    what = f"names StorageClass '{wanted}', which there is not" if wanted else "needs a default StorageClass"
-    known = f"The cluster has {shorten(sorted(names))}." if names else "The cluster has no StorageClass."
-    return [
-        Refusal(f"'gpu_monitoring_storage' {what}.", f"{known} Without the variable, values go with the pod.")
-    ]
+    without = "Without the variable, values go with the pod."
+    name = str(storage.get("class") or "")
+    return class_missing(cluster, namespace, "prometheus", name, "gpu_monitoring_storage", without)
 
 
 def former_rules(cluster: Cluster) -> list[Object]:
