@@ -10,7 +10,18 @@ from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
 COLLECTION = "ansible_collections/gpusmith/gpu"
-PARTS = ("data", "galaxy.yml", "LICENSE", "meta", "playbooks", "plugins", "README.md", "roles", "validation")
+PARTS = (
+    "data",
+    "examples",
+    "galaxy.yml",
+    "LICENSE",
+    "meta",
+    "playbooks",
+    "plugins",
+    "README.md",
+    "roles",
+    "validation",
+)
 
 
 class WithCollection(build_py):
