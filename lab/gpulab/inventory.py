@@ -36,6 +36,7 @@ MONITORING = {
 }
 REASONS = {
     "gpu_monitoring_interval_s": "Nobody waits 30 s for a value here.",
+    "gpu_pipeline_cpu_tolerations": "Without '--cpu-nodes' the control plane is the one machine for pods that need no GPU.",
     "host_baseline_swap": "The swap that a machine sees is its host's; turning it off would reach beyond the lab.",
     "host_baseline_time_synchronised": "The clock is the host's as well.",
     "preflight_free_space_mib": "The disk is the host's; simulated drivers and lab images are small.",
@@ -153,6 +154,7 @@ def all_vars(contents: Contents, places: Places) -> dict[str, Any]:
         "kubernetes_node_ignored_preflight_errors": contents.host.ignored_preflight_errors(),
         "kubernetes_node_kubelet_config": contents.host.kubelet_config(),
         **MONITORING,
+        **pipeline(contents),
     }
     sockets = socket_folder(places)
     if sockets is not None:
@@ -160,6 +162,17 @@ def all_vars(contents: Contents, places: Places) -> dict[str, Any]:
     for role, name in REPOSITORIES.items():
         values[f"{role}_repository"] = repository(contents, name)
     return values
+
+
+def pipeline(contents: Contents) -> dict[str, Any]:
+    """What role gpu_pipeline needs to know of this cluster."""
+    taint = {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}
+    return {
+        "gpu_pipeline_image": f"gpusmith/pytorch:{contents.version('workload')}",
+        "gpu_pipeline_storage_class": "shared",
+        "gpu_pipeline_train_s": 25,
+        **({} if contents.shape.cpu_nodes else {"gpu_pipeline_cpu_tolerations": [taint]}),
+    }
 
 
 def gpu_vars(contents: Contents) -> dict[str, Any]:

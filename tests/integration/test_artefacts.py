@@ -30,8 +30,8 @@ def test_the_collection_is_small_and_has_no_special_files(built: Path) -> None:
     assert [row.name for row in members if not (row.isreg() or row.isdir())] == []
     tops = {row.name.split("/")[0] for row in members}
     assert tops == {
-        "CHANGELOG.md", "FILES.json", "LICENSE", "MANIFEST.json", "README.md", "data", "meta", "playbooks", "plugins", "roles",
-        "validation",
+        "CHANGELOG.md", "FILES.json", "LICENSE", "MANIFEST.json", "README.md", "data", "examples", "meta", "playbooks", "plugins",
+        "roles", "validation",
     }  # fmt: skip
 
 

@@ -17,7 +17,8 @@ NOT_IN_A_NAMESPACE = frozenset(
     }
 )  # fmt: skip
 KINDS = {
-    "v1": "Namespace ServiceAccount ConfigMap Secret Service ResourceQuota LimitRange Pod",
+    "v1": "Namespace ServiceAccount ConfigMap Secret Service ResourceQuota LimitRange Pod PersistentVolumeClaim",
+    "batch/v1": "Job",
     "apps/v1": "DaemonSet Deployment StatefulSet",
     "node.k8s.io/v1": "RuntimeClass",
     "rbac.authorization.k8s.io/v1": "Role RoleBinding ClusterRole ClusterRoleBinding",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 import uvicorn
-from fastapi import Body, FastAPI, Response
+from fastapi import Body, FastAPI, HTTPException, Response
 from prometheus_client import CONTENT_TYPE_LATEST, Counter, generate_latest
 from shared import MODEL, take_gpu, wait_for
 
@@ -32,6 +32,8 @@ def metrics() -> Response:
 @app.post("/predict")
 def predict(inputs: list[list[float]] = Body(embed=True)) -> dict[str, object]:  # noqa: B008 - FastAPI's way
     """One number for each row."""
+    if any(len(row) != saved["columns"] for row in inputs):
+        raise HTTPException(422, f"Each row needs {saved['columns']} numbers.")
     with torch.no_grad():
         outputs = model(torch.tensor(inputs, device=device)).squeeze(1).tolist()
     predicted.inc(len(inputs))

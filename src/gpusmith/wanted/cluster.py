@@ -15,7 +15,7 @@ from gpusmith.inventory.templates import UnfilledError, has_open, is_plain
 from gpusmith.inventory.values import check, convert
 from gpusmith.wording import quoted, shorten
 
-ROLES = ("gpu_operands", "gpu_monitoring", "gpu_tenants")
+ROLES = ("gpu_operands", "gpu_monitoring", "gpu_tenants", "gpu_pipeline")
 """Roles that make objects of the cluster, for all its nodes at once: every variable of theirs is cluster-wide."""
 OF_A_RUN = "_timeout_s"
 """End of names that are not: how long a run waits is no state of the cluster."""

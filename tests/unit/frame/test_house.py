@@ -188,6 +188,7 @@ def test_the_index_of_the_documentation_lists_every_page() -> None:
 def test_every_entry_remove_is_run_by_a_test(role: Path) -> None:
     names = (
         "molecule/default/cleanup.yml",
+        "tests/e2e/test_5_pipeline.py",
         "tests/e2e/test_5_tenants.py",
         "tests/e2e/test_6_monitoring.py",
         "tests/e2e/test_7_removal.py",
@@ -196,7 +197,8 @@ def test_every_entry_remove_is_run_by_a_test(role: Path) -> None:
     text = "\n".join(path.read_text() for path in runs)
     # And by the playbooks that they name.
     text += "\n".join(
-        (repo_root() / name).read_text() for name in re.findall(r"playbooks/remove_\w+\.yml", text)
+        (repo_root() / name).read_text()
+        for name in re.findall(r"playbooks/(?:remove_\w+|run_pipeline)\.yml", text)
     )
     tested = re.search(rf"gpusmith\.gpu\.{role.name}\b.{{0,40}}\btasks_from\W+remove", text, re.DOTALL)
     assert (role / "tasks/remove.yml").is_file() == bool(tested)

@@ -46,6 +46,14 @@ ELSEWHERE = {
         "removed": "it leaves annotations and Events, which go with their objects",
         "check": "tests/unit/plugins/test_reclaim_action.py::test_it_warns_and_then_acts_and_then_has_nothing_to_do",
     },
+    "gpu_pipeline": {
+        "default": "tests/e2e/test_5_pipeline.py::test_from_data_to_a_prediction_and_away",
+        "alternative": "tests/unit/pipeline/test_manifests.py::test_what_a_site_sets_is_set",
+        "changed": "tests/unit/pipeline/test_steps.py::test_another_run_makes_jobs_and_deployment_anew_and_keeps_the_volume",
+        "wrong": "tests/e2e/test_5_pipeline.py::test_a_class_that_is_not_there_is_refused_before_anything_is_made",
+        "removed": "tests/e2e/test_5_pipeline.py::test_from_data_to_a_prediction_and_away",
+        "check": "tests/unit/plugins/test_pipeline_action.py::test_in_check_mode_nothing_is_made_and_all_is_named",
+    },
     "gpu_tenants": {
         "default": "tests/unit/plugins/test_tenants_action.py::test_a_team_comes_changes_and_goes",
         "alternative": "tests/e2e/test_5_tenants.py::test_a_team_holds_no_more_than_its_quota",

@@ -51,6 +51,7 @@ def test_which_variables_are_cluster_wide_is_read_from_the_specs() -> None:
         "node_feature_discovery_image",
         "labels", "namespace", "runtime_class",
     ]  # fmt: skip
+    of_pipeline = ["namespace", "image", "storage_class", "node_port", "cpu_tolerations", "train_s"]
     names = list(cluster.variables(KNOWN))
     of_monitoring = [name for name in names if name.startswith("gpu_monitoring_")]
     assert {"gpu_monitoring_prometheus", "gpu_monitoring_alertmanager_config"} <= set(of_monitoring)
@@ -62,6 +63,7 @@ def test_which_variables_are_cluster_wide_is_read_from_the_specs() -> None:
         "gpu_tenants_classes",
         "gpu_tenants_policy",
         "gpu_tenants_policy_exempt",
+        *(f"gpu_pipeline_{name}" for name in of_pipeline),
         "gpusmith_image_registry",
         "gpusmith_image_pull_secrets",
     ]
