@@ -114,7 +114,12 @@ def holders(ready_lab: Lab, workload_image: str) -> Iterator[None]:
         *(holder(kind, space, name, workload_image, program) for kind, space, name, program in rows)
     )
     yield
-    ready_lab.kubectl("delete", "namespace", OPEN, CLOSED, timeout=180)
+    free(ready_lab)
+
+
+def free(lab: Lab) -> None:
+    """Faults that follow are of GPUs that nobody holds."""
+    lab.kubectl("delete", "namespace", OPEN, CLOSED, "--ignore-not-found", timeout=180)
 
 
 @pytest.fixture(scope="module")
@@ -247,8 +252,20 @@ def state(lab: Lab) -> dict[str, tuple[int, bool]]:
     return found
 
 
+def wait_for_values(monitored: Monitored) -> None:
+    """Until Prometheus has those of a minute of all holders."""
+    query = f'count_over_time(gpusmith:gpu_busy{{namespace="{OPEN}"}}[90s]) >= 3'
+
+    def look() -> Done[None] | NotYet:
+        found = monitored.query(query)
+        return Done(None) if len(found) == 4 else NotYet(f"values of {len(found)} GPUs")
+
+    wait_until("values of all holders", look, Deadline(180), tick=5.0)
+
+
 def test_idle_gpus_are_taken_back_after_a_warning(monitored: Monitored, tmp_path: Path) -> None:
     lab = monitored.lab
+    wait_for_values(monitored)
     before = state(lab)
     nobody = reclaim(monitored, tmp_path)
     assert (nobody.status, "No namespace allows it" in nobody.output) == (0, True), str(nobody)
@@ -294,6 +311,7 @@ def test_without_values_nothing_is_taken_back(monitored: Monitored, tmp_path: Pa
     assert "Nothing to do" in young.output, str(young)
     kept = lab.get("-n", OPEN, "deployment", "idle")["metadata"]["annotations"]
     assert kept["gpusmith.io/idle-since"] == since
+    free(lab)
 
 
 def test_a_fault_is_a_message_within_a_minute(healed: Monitored) -> None:
