@@ -140,10 +140,11 @@ def _kept(wanted: Object, found: Mapping[str, Mapping[str, str]] | None) -> Iter
         yield Problem(f"There is no quota '{name}'.", site, {"quota": name})
         return
     evidence = {"quota": name, **found}
+    # Of GPUs alone: no more of a quota is read.
     keys = {
         key: value
         for key, value in wanted["spec"]["hard"].items()
-        if key.startswith((REQUESTS, CLAIMS_QUOTA))
+        if key.removeprefix(REQUESTS).startswith((GPU_RESOURCES, CLAIMS_QUOTA))
     }
     for key, value in keys.items():
         has = found["hard"].get(key)

@@ -40,7 +40,7 @@ SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
 VARIABLES: Json = {
     **MANAGED,
-    "gpu_tenants_teams": {"team": {"gpus": 8}},
+    "gpu_tenants_teams": {"team": {"gpus": 8, "cpu": 64}},
     "gpu_tenants_policy": "deny",
     "validation_preemption": True,
 }
