@@ -49,7 +49,12 @@ class ActionModule(ControllerAction):
             objects = steps.clear(check) if step == PREPROCESS else []
             objects += steps.make(step, check)
             notes = [] if check else [steps.wait(step)]
-        return {"changed": bool(objects), "objects": objects, TELLS: {CLUSTER: {"notes": notes}}}
+        changes = {"objects": objects} if objects else {}
+        return {
+            "changed": bool(objects),
+            "objects": objects,
+            TELLS: {CLUSTER: {"changes": changes, "notes": notes}},
+        }
 
     def _asked(self, steps: Steps, cluster: Cluster, asked: dict[str, Any]) -> list[str]:
         made = steps.result(PREPROCESS)

@@ -182,7 +182,6 @@ READERS: Mapping[str, Callable[[Result, Told], None]] = {
     "systemd_service": _units,
     "command": _commands,
     "operands": _objects,
-    "pipeline": _objects,
     "device_plugin_restart": _objects,
     "swap_off": _swap,
     "gpu_partitions": _partitions,

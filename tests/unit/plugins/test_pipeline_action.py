@@ -43,6 +43,11 @@ def test_a_run_tells_a_line_for_each_step(world: World, monkeypatch: pytest.Monk
     assert [line.partition(":")[0] for line in lines] == ["preprocess", "train", "inference", "predict"]
 
 
+def test_the_verdict_is_told_what_changed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = [run(world, monkeypatch, step)[TELLS]["the cluster"] for step in STEPS]
+    assert [bool(said["changes"]) for said in told] == [False, True, True, True, False]
+
+
 def test_in_check_mode_nothing_is_made_and_all_is_named(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
