@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 
@@ -18,8 +19,10 @@ COUNTED_S = 30.0
 """Until the quota controller has counted, and the API server keeps a quota that it has taken; it takes a second or two."""
 TICK_S = 0.5
 KEY = REQUESTS + GPU_RESOURCE
-REFUSES = (f"exceeded quota: {QUOTA}", f"'{POLICY}' denied request")
-"""Words of the API server: of a quota of ours, of all and of a class, and of the policy, which is asked first."""
+REFUSES = re.compile(
+    rf"exceeded quota: {QUOTA}.*?, requested: [^ ]*{re.escape(KEY)}|'{POLICY}' denied request"
+)
+"""Words of the API server: of a quota of ours, of all or of a class, that has no GPU left, and of the policy, which is first."""
 
 
 def prove(cluster: Cluster, wanted: Tenants, sleep: Callable[[float], None] = time.sleep) -> list[str]:
@@ -42,7 +45,7 @@ def prove(cluster: Cluster, wanted: Tenants, sleep: Callable[[float], None] = ti
             said = ask(cluster, _pod(name, more)).words
             if not said:
                 return NotYet(f"a pod of team '{name}' gets {more} GPUs, with {used} of {hard} in use")
-            if not any(words in said for words in REFUSES):
+            if not REFUSES.search(said):
                 notes.append(f"Whether the quota of team '{name}' is kept, nobody could say: {said}")
             left.pop(0)
         return Done(None)

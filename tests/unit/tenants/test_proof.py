@@ -74,6 +74,17 @@ def test_a_limit_of_the_policy_comes_first() -> None:
     assert prove(api) == []
 
 
+def test_a_quota_that_refuses_for_its_cpu_proves_nothing_of_gpus() -> None:
+    api = Api()
+    api.says = EXCEEDED.replace("nvidia.com/gpu=3", "cpu=100m, used: requests.nvidia.com/gpu=6")
+    (note,) = prove(api)
+    assert "Whether the quota of team 'a' is kept, nobody could say" in note
+    api.says = EXCEEDED.replace("gpusmith-gpus", "gpusmith-gpus-high").replace(
+        "requests.n", "pods=1,requests.n"
+    )
+    assert prove(api) == []
+
+
 def test_a_quota_that_is_not_kept_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proof, "COUNTED_S", 0.0)
     api = Api()
