@@ -180,6 +180,13 @@ def port(name: str, value: Any) -> Iterator[Refusal]:
         yield must_be(name, "a port from 1 to 65535", value)
 
 
+def node_port(name: str, value: Any) -> Iterator[Refusal]:
+    """A port of all nodes, by the range that an API server has if nobody gave it another one."""
+    found = whole(value)
+    if found is None or not 30000 <= found <= 32767:
+        yield must_be(name, "a port from 30000 to 32767, as Services get them", value)
+
+
 def flag(name: str, value: Any) -> Iterator[Refusal]:
     """A truth value, or nothing; Ansible takes words for it, too."""
     if value is not None and truth(value) is None:
@@ -342,7 +349,7 @@ RULES: Mapping[str, Rule] = {
     "gpu_upgrade_evict": labels,
     "gpu_upgrade_stop_units": units,
     "gpu_pipeline_namespace": object_name,
-    "gpu_pipeline_node_port": port,
+    "gpu_pipeline_node_port": node_port,
     "gpu_pipeline_step_timeout_s": from_one,
     "gpu_pipeline_train_s": from_one,
     "gpu_monitoring_alertmanager_config": alertmanager,
