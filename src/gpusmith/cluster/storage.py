@@ -12,7 +12,7 @@ DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 def class_missing(
     cluster: Cluster, namespace: str, claim: str, wanted: str, variable: str, without: str = ""
 ) -> list[Refusal]:
-    """A volume that nobody would make: a pod would wait for it.
+    """A volume that nobody would make, so that a pod would wait for it, or a class that its claim does not have.
 
     Args:
         cluster: the API.
@@ -23,6 +23,14 @@ def class_missing(
         without: what else can be done.
     """
     found = cluster.get(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}") or {}
+    has = (found.get("spec") or {}).get("storageClassName")
+    if wanted and has is not None and has != wanted:
+        return [
+            Refusal(
+                f"'{variable}' names StorageClass '{wanted}', and claim '{namespace}/{claim}' has '{has}' for ever.",
+                f"Set it to '{has}', or delete the claim first, with its data.",
+            )
+        ]
     if (found.get("status") or {}).get("phase") == "Bound":
         return []
     classes = [row["metadata"] for row in cluster.items("/apis/storage.k8s.io/v1/storageclasses")]

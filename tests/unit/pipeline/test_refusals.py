@@ -154,3 +154,20 @@ def test_a_namespace_or_an_object_of_others_is_not_touched() -> None:
 
 def test_all_reasons_are_told_at_once() -> None:
     assert len(said({"/api/v1/nodes/gpu": node("gpu", "", GPU_TAINT), SPACE: {"metadata": {}}})) == 4
+
+
+@pytest.mark.parametrize("phase", ["Bound", "Pending"])
+def test_another_class_than_that_of_a_claim_that_is_there_is_refused(phase: str) -> None:
+    claim = f"{SPACE}/persistentvolumeclaims/pipeline-data"
+    there: dict[str, Any] = {
+        SPACE: {"metadata": {"name": "here", "labels": OURS}},
+        claim: {
+            "metadata": {"labels": OURS},
+            "spec": {"storageClassName": "old"},
+            "status": {"phase": phase},
+        },
+    }
+    (message,) = said(cluster(**there))
+    assert "names StorageClass 'nfs', and claim 'here/pipeline-data' has 'old'" in message
+    there[claim]["spec"]["storageClassName"] = "nfs"
+    assert said(cluster(**there)) == []
