@@ -171,6 +171,12 @@ def text(name: str, value: Any) -> Iterator[Refusal]:
         yield must_be(name, "a string", value)
 
 
+def image(name: str, value: Any) -> Iterator[Refusal]:
+    """Name of a container image."""
+    if not isinstance(value, str) or not re.fullmatch(r"[^\s:][^\s]*", value):
+        yield must_be(name, "the name of an image", value)
+
+
 def port(name: str, value: Any) -> Iterator[Refusal]:
     """A TCP port, or nothing."""
     number = not isinstance(value, bool) and isinstance(value, int | str)
@@ -348,6 +354,7 @@ RULES: Mapping[str, Rule] = {
     "gpu_upgrade_requires_hours": from_zero,
     "gpu_upgrade_evict": labels,
     "gpu_upgrade_stop_units": units,
+    "gpu_pipeline_image": image,
     "gpu_pipeline_namespace": object_name,
     "gpu_pipeline_node_port": node_port,
     "gpu_pipeline_step_timeout_s": from_one,

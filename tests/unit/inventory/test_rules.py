@@ -88,6 +88,8 @@ def taint(**changes: Any) -> list[dict[str, Any]]:
         ("gpu_monitoring_storage", {"class": "fast"}, "gpu_monitoring_storage", "a mapping with 'size'"),
         ("gpu_monitoring_retention", "", "gpu_monitoring_retention", "a duration such as '15d'"),
         ("gpu_monitoring_namespace", "GPU", "gpu_monitoring_namespace", "63 small letters"),
+        ("gpu_pipeline_image", "", "gpu_pipeline_image", "the name of an image"),
+        ("gpu_pipeline_image", "a b", "gpu_pipeline_image", "the name of an image"),
         ("gpu_pipeline_node_port", 80, "gpu_pipeline_node_port", "a port from 30000"),
         ("gpu_pipeline_node_port", 32768, "gpu_pipeline_node_port", "a port from 30000"),
         ("gpu_reclaim_idle_min", 0, "gpu_reclaim_idle_min", "a whole number from 1"),
