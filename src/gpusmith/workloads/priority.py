@@ -59,8 +59,8 @@ def ensure(cluster: Cluster, wanted: Object | None = None) -> None:
         if error.status != FORBIDDEN:
             raise
         raise ToolError(
-            f"PriorityClass '{name}', without which the suite's pods could preempt others, is missing or may"
-            f" not be read: {error.message}",
+            f"PriorityClass '{name}', which keeps the suite's pods from preempting others, is missing or may not be read:"
+            f" {error.message}",
             f"Have an administrator run, once: {RBAC}",
         ) from error
     wrong = harm(there) if name == PRIORITY_CLASS else other(there, wanted)

@@ -48,7 +48,7 @@ def test_it_is_made_once() -> None:
 
 @pytest.mark.parametrize("api", [Api(on_get=403), Api(on_create=403)])
 def test_who_may_not_make_it_is_told_who_can(api: Api) -> None:
-    with pytest.raises(ToolError, match="could preempt others") as caught:
+    with pytest.raises(ToolError, match="is missing or may not be read") as caught:
         ensure(api)
     assert "kubectl apply -f validation/rbac.yml" in caught.value.hint
 
