@@ -8,8 +8,9 @@ import pytest
 
 from gpusmith.cluster.web import Prometheus, Silent
 from gpusmith.errors import GpusmithError
+from gpusmith.pipeline.looks import Judge, seen
 from gpusmith.pipeline.manifests import Pipeline
-from gpusmith.pipeline.steps import Judge, Steps, prediction, seen
+from gpusmith.pipeline.steps import Steps, prediction
 from tests.unit.pipeline.test_refusals import OURS
 from tests.unit.pipeline.world import ANSWER, RESULTS, UUID, World
 
