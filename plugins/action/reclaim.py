@@ -13,7 +13,7 @@ from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import Con
 from gpusmith.cluster.api import Cluster
 from gpusmith.cluster.monitoring import prometheus_of, silence
 from gpusmith.cluster.web import Silent
-from gpusmith.errors import GpusmithError
+from gpusmith.errors import GpusmithError, ToolError
 from gpusmith.names import RECLAIM_ALLOWED, RECLAIM_LABEL
 from gpusmith.reclaim import act, owners, plan
 from gpusmith.reclaim.evidence import Witness
@@ -44,7 +44,11 @@ class ActionModule(ControllerAction):
         done = decided
         if not check:
             done = [self._do(cluster, row, wanted, witness.now, wrong) for row in decided]
-            write(Path(asked["dest"]), json.dumps(plan.report(done, witness.now), indent=2) + "\n")
+            try:
+                write(Path(asked["dest"]), json.dumps(plan.report(done, witness.now), indent=2) + "\n")
+            except ToolError as error:
+                # What was done is told all the same, with the way back.
+                wrong.append(str(error))
         changes = [row.words for row in done if row.does is not plan.Does.NOTHING]
         notes = [row.line for row in done] or [f"No pod holds a GPU in {', '.join(namespaces)}."]
         notes += [

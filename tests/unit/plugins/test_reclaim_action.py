@@ -135,3 +135,11 @@ def test_a_right_that_lacks_fails_the_run(world: World, tmp_path: Path) -> None:
     world.refuses = 403
     found = acted(tmp_path / "r.json")
     assert (found["changed"], found["failed"], found["msg"]) == (False, True, "It may not patch that.")
+
+
+def test_what_was_done_is_told_although_no_report_can_be_written(world: World, tmp_path: Path) -> None:
+    (tmp_path / "full").write_text("")
+    found = acted(tmp_path / "full" / "reclaim.json")
+    assert (found["failed"], found["changed"]) == (True, True)
+    assert "reclaim.json' cannot be written" in found["msg"]
+    assert any("statefulset/s" in line for line in found["verdict"]["the cluster"]["notes"])
