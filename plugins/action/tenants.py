@@ -11,7 +11,7 @@ from ansible_collections.gpusmith.gpu.plugins.plugin_utils.controller import Con
 from gpusmith.cluster import apply
 from gpusmith.cluster.api import Cluster
 from gpusmith.errors import all_of
-from gpusmith.tenants.cluster import forgotten, judged, left, refusals
+from gpusmith.tenants.cluster import forgotten, judged, left, overcommitted, refusals
 from gpusmith.tenants.objects import Tenants
 from gpusmith.tenants.proof import prove
 
@@ -30,7 +30,7 @@ class ActionModule(ControllerAction):
             wanted = Tenants(*(asked[name] for name in names))
             if found := [*forgotten(cluster, wanted), *refusals(cluster, wanted)]:
                 raise all_of(found)
-            notes += judged(cluster, wanted, check)
+            notes += [*judged(cluster, wanted, check), *overcommitted(cluster, wanted)]
         gone, stays = left(cluster, wanted)
         notes += stays
         done = apply.apply(cluster, wanted.objects, check)

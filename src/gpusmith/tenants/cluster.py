@@ -1,4 +1,4 @@
-"""What a cluster has already: what must not be taken over, what the inventory has no more, and what its policy would refuse."""
+"""What a cluster has: what is not taken over, what the inventory has no more, what a policy would refuse, and how many GPUs."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from collections.abc import Iterator
 
 from gpusmith.cluster.api import Cluster, Object
 from gpusmith.cluster.snapshot import POLICIES
+from gpusmith.cluster.views import offered
 from gpusmith.errors import InputError, Refusal
 from gpusmith.inventory.tenants import EXEMPT, MODE, TEAMS
-from gpusmith.names import POLICY, TENANT_LABEL
+from gpusmith.names import DEVICE_CLASS, POLICY, TENANT_LABEL
 from gpusmith.tenants import policy, trial
 from gpusmith.tenants.objects import OF_ALL, Tenants
 from gpusmith.wording import quoted
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
-NAMESPACES = "/api/v1/namespaces"
+NAMESPACES, NODES = "/api/v1/namespaces", "/api/v1/nodes"
 LEFT = {
     "ResourceQuota": "/api/v1/resourcequotas",
     "LimitRange": "/api/v1/limitranges",
@@ -118,6 +119,29 @@ def is_bound(cluster: Cluster, wanted: Tenants) -> bool:
     return all(
         there and there["spec"] == row["spec"] for there, row in zip(found, wanted.policies, strict=True)
     )
+
+
+def overcommitted(cluster: Cluster, wanted: Tenants) -> list[str]:
+    """What all teams may hold together, and nodes do not offer, in words. GPUs by claims are not counted.
+
+    Raises:
+        ToolError: as above.
+    """
+    nodes = [offered(node) for node in cluster.items(NODES)] if wanted.teams else []
+    rows = [
+        (
+            resource,
+            sum(wanted.given(name, resource) for name in wanted.teams),
+            sum(node.get(resource, 0) for node in nodes),
+        )
+        for resource in wanted.resources
+        if resource != DEVICE_CLASS
+    ]
+    return [
+        f"Teams may hold {given} '{resource}' together, and the nodes offer {there}: a pod within its quota may wait for others."
+        for resource, given, there in rows
+        if given > there
+    ]
 
 
 def forgotten(cluster: Cluster, wanted: Tenants) -> list[Refusal]:

@@ -78,11 +78,16 @@ class Tenants:
         named = (name for team in self.teams.values() for name in team.get("resources") or ())
         return sorted({*RESOURCES, *self.offered, *named})
 
+    def given(self, name: str, resource: str) -> int:
+        """How many of a resource a team may have at the same time."""
+        team = self.teams[name]
+        named = {GPU_RESOURCE: team.get("gpus") or 0, **(team.get("resources") or {})}
+        return int(named.get(resource, 0))
+
     def hard(self, name: str) -> dict[str, str]:
         """What a team may have at the same time, by the keys of its quota."""
         team = self.teams[name]
-        given = {GPU_RESOURCE: team.get("gpus") or 0, **(team.get("resources") or {})}
-        limits = {_key(resource): str(given.get(resource, 0)) for resource in self.resources}
+        limits = {_key(resource): str(self.given(name, resource)) for resource in self.resources}
         limits |= {REQUESTS + name: str(team[name]) for name in ASKED if team.get(name) is not None}
         return {**limits, **({"pods": str(team["pods"])} if team.get("pods") is not None else {})}
 

@@ -40,6 +40,12 @@ def run(
     return act("tenants", memory, monkeypatch, check, **asked)
 
 
+def nodes(gpus: int) -> dict[str, dict[str, Any]]:
+    """A node with GPUs, by its path."""
+    status = {"allocatable": {"cpu": "4", "nvidia.com/gpu": str(gpus)}}
+    return {"/api/v1/nodes/gpu-1": {"metadata": {"name": "gpu-1"}, "status": status}}
+
+
 def test_a_team_comes_changes_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = Memory({})
     assert run(memory, monkeypatch, TEAM, HIGH, check=True)["changed"]
@@ -114,6 +120,15 @@ def test_a_namespace_is_adopted_where_the_inventory_says_so(monkeypatch: pytest.
     assert f"{QUOTAS}/gpusmith-gpus" in memory.objects
 
 
+@pytest.mark.parametrize(("gpus", "told"), [(8, False), (7, True)])
+def test_more_gpus_than_there_are_is_told(gpus: int, told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = Memory(nodes(gpus))
+    for check in (True, False):
+        done = run(memory, monkeypatch, {"a": {"gpus": 5}, "b": {"gpus": 3}}, {}, check)
+        said = [words.partition(":")[0] for words in done.get("warnings", ())]
+        assert said == [f"Teams may hold 8 'nvidia.com/gpu' together, and the nodes offer {gpus}"] * told
+
+
 def test_an_inventory_without_teams_takes_none_away(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = Memory({})
     assert not run(memory, monkeypatch, {}, {})["changed"]
@@ -128,7 +143,7 @@ def test_the_policy_comes_when_it_is_judged_and_goes_with_the_variable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(trial, "judge", lambda *_: Judged({"Pod 'web/p'": "no GPU."}))
-    memory = Memory({})
+    memory = Memory(nodes(8))
     with pytest.raises(GpusmithError, match="was not bound"):
         run(memory, monkeypatch, TEAM, HIGH, policy="deny")
     assert memory.done == []
