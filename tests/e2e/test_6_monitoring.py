@@ -298,8 +298,12 @@ def test_idle_gpus_are_taken_back_after_a_warning(monitored: Monitored, tmp_path
 def test_without_values_nothing_is_taken_back(monitored: Monitored, tmp_path: Path) -> None:
     lab = monitored.lab
     since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 60))
-    lab.kubectl("-n", OPEN, "annotate", "deployment/idle", f"gpusmith.io/idle-since={since}")
+    # One whose pod has run since the beginning: a warning ends with the pods that it was about.
+    lab.kubectl("label", "namespace", OPEN, "gpusmith.io/reclaim-")
+    lab.kubectl("label", "namespace", CLOSED, "gpusmith.io/reclaim=allowed")
+    lab.kubectl("-n", CLOSED, "annotate", "deployment/idle", f"gpusmith.io/idle-since={since}")
     before = state(lab)
+    assert before[f"{CLOSED}/idle"] == (1, True)
     lab.kubectl("-n", WHERE, "scale", "deployment/prometheus", "--replicas=0")
     lab.kubectl("-n", WHERE, "wait", "--for=delete", "pod", "-l", "app.kubernetes.io/name=prometheus")
     silent = reclaim(monitored, tmp_path)
@@ -311,7 +315,7 @@ def test_without_values_nothing_is_taken_back(monitored: Monitored, tmp_path: Pa
     young = reclaim(monitored, tmp_path)
     assert (young.status, state(lab)) == (0, before), str(young)
     assert "Nothing to do" in young.output, str(young)
-    kept = lab.get("-n", OPEN, "deployment", "idle")["metadata"]["annotations"]
+    kept = lab.get("-n", CLOSED, "deployment", "idle")["metadata"]["annotations"]
     assert kept["gpusmith.io/idle-since"] == since
     free(lab)
 
