@@ -1,4 +1,4 @@
-"""A node with shares, as test_7_removal leaves it: MIG under a pod that has a share, MPS, whole GPUs, claims, and back."""
+"""A node with shares, as test_7_removal leaves it: MIG under a pod that has a share, claims, and whole GPUs."""
 
 from __future__ import annotations
 
@@ -141,6 +141,8 @@ def test_a_layout_waits_for_pods_and_a_killed_run_goes_on(
 
 @pytest.mark.rare
 def test_instances_come_back_with_the_machine_and_are_put_right(ready_lab: Lab, divided: Path) -> None:
+    there = ready_lab.playbook(*WORDS, inventory=divided)
+    assert there.status == 0, str(there)
     before = {NODE: ready_lab.boots()[NODE]}
     ready_lab.gpulab("reboot", NODE)
     ready_lab.wait_allocatable({NODE: INSTANCES}, 180, rebooted_since=before)
@@ -157,47 +159,18 @@ def test_instances_come_back_with_the_machine_and_are_put_right(ready_lab: Lab, 
     ready_lab.wait_allocatable({NODE: INSTANCES}, 60)
 
 
-def test_shares_by_mps_come_with_their_daemon_and_are_proved(
-    ready_lab: Lab, eyes: Eyes, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    asked = {"gpusmith_gpu_sharing": "mps", "gpusmith_gpu_shares": 2}
-    inventory = sharing(ready_lab, tmp_path_factory.mktemp("mps"), **asked)
-    ended = ready_lab.playbook(*WORDS, inventory=inventory)
-    assert ended.status == 0, str(ended)
-    node = eyes.nodes()[NODE]
-    labels = node["metadata"]["labels"]
-    assert (labels[LAYOUT_LABEL], labels["nvidia.com/gpu.sharing-strategy"]) == ("mps-2", "mps")
-    assert offered(node) == {SHARE_RESOURCE: 8}
-    assert stamp_of(node)["layout"] == "mps-2"
-    assert len(layouts(ready_lab)) == 4
-
-
-def test_gpus_are_whole_again_and_nothing_of_it_is_left(ready_lab: Lab, eyes: Eyes) -> None:
-    back = ready_lab.playbook(*WORDS)
-    assert back.status == 0, str(back)
+def assert_whole(lab: Lab, eyes: Eyes) -> None:
+    """That the node hands out whole GPUs, and that neither it nor the cluster has anything left of another layout."""
     node = eyes.nodes()[NODE]
     assert LAYOUT_LABEL not in node["metadata"]["labels"]
     assert offered(node) == {GPU_RESOURCE: 4}
     assert "layout" not in stamp_of(node)
-    assert layouts(ready_lab) == [], "no node has such a layout any more"
     looks = f"ls {FILE}; systemctl list-unit-files --no-legend '{UNIT}*'; nvidia-smi -L | grep MIG; ls -d /run/nvidia/mps"
     looks += "; nvidia-smi --query-gpu=compute_mode --format=csv,noheader | grep -v Default; mount | grep nvidia/mps"
     left = f"{{ {looks}; }} 2>/dev/null || true"
-    assert ready_lab.on(NODE, left) == ""
-    site = ready_lab.site_ok("-l", NODE)
-    assert not site.recap()[NODE]["changed"], str(site)
-
-
-def test_what_a_killed_daemon_of_mps_leaves_is_named_with_its_repair(ready_lab: Lab) -> None:
-    # A site's own mode, without what a daemon leaves, is nobody's fault.
-    ready_lab.on(NODE, "nvidia-smi -i 1 -c EXCLUSIVE_PROCESS")
-    ready_lab.validate_nodes("--limit", NODE).assert_passed()
-    ready_lab.on(NODE, "mkdir /run/nvidia/mps")
-    (found,) = ready_lab.validate_nodes("--limit", NODE).failed()
-    assert (found["id"], "GPU 1" in found["cause"]) == ("nodes.mps", True), found
-    ready_lab.on(NODE, found["next_step"].rpartition(": ")[2])
-    ready_lab.validate_nodes("--limit", NODE).assert_passed()
-    ready_lab.on(NODE, "rmdir /run/nvidia/mps")
+    assert lab.on(NODE, left) == ""
+    objects = lab.get("deviceclasses,resourceslices,clusterroles", "-l", LAYOUT_LABEL)["items"]
+    assert (objects, layouts(lab), lab.get("resourceslices")["items"]) == ([], [], [])
 
 
 def claims_one(image: str) -> list[dict[str, Any]]:
@@ -215,7 +188,7 @@ def claims_one(image: str) -> list[dict[str, Any]]:
     return [template, pod]
 
 
-def test_gpus_are_handed_out_by_claims_and_a_claim_keeps_them(
+def test_divided_gpus_are_handed_out_by_claims_and_are_whole_once_no_claim_keeps_them(
     ready_lab: Lab, eyes: Eyes, workload_image: str, namespace: str, tmp_path: Path
 ) -> None:
     others = plugin_pods(ready_lab, "gpu-1")
@@ -237,9 +210,40 @@ def test_gpus_are_handed_out_by_claims_and_a_claim_keeps_them(
     ready_lab.kubectl("delete", "pod", "by-claim", "-n", namespace)
     ended = run.ended()
     assert ended.status == 0, str(ended)
-    assert offered(eyes.nodes()[NODE]) == {GPU_RESOURCE: 4}
-    left = ready_lab.get("deviceclasses,resourceslices,clusterroles", "-l", LAYOUT_LABEL)["items"]
-    assert (left, layouts(ready_lab), ready_lab.get("resourceslices")["items"]) == ([], [], [])
+    assert_whole(ready_lab, eyes)
+    site = ready_lab.site_ok("-l", NODE)
+    assert not site.recap()[NODE]["changed"], str(site)
+
+
+@pytest.mark.rare
+def test_shares_by_mps_come_with_their_daemon_and_are_proved(
+    ready_lab: Lab, eyes: Eyes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    asked = {"gpusmith_gpu_sharing": "mps", "gpusmith_gpu_shares": 2}
+    inventory = sharing(ready_lab, tmp_path_factory.mktemp("mps"), **asked)
+    ended = ready_lab.playbook(*WORDS, inventory=inventory)
+    assert ended.status == 0, str(ended)
+    node = eyes.nodes()[NODE]
+    labels = node["metadata"]["labels"]
+    assert (labels[LAYOUT_LABEL], labels["nvidia.com/gpu.sharing-strategy"]) == ("mps-2", "mps")
+    assert offered(node) == {SHARE_RESOURCE: 8}
+    assert stamp_of(node)["layout"] == "mps-2"
+    assert len(layouts(ready_lab)) == 4
+    back = ready_lab.playbook(*WORDS)
+    assert back.status == 0, str(back)
+    assert_whole(ready_lab, eyes)
+
+
+def test_what_a_killed_daemon_of_mps_leaves_is_named_with_its_repair(ready_lab: Lab) -> None:
+    # A site's own mode, without what a daemon leaves, is nobody's fault.
+    ready_lab.on(NODE, "nvidia-smi -i 1 -c EXCLUSIVE_PROCESS")
+    ready_lab.validate_nodes("--limit", NODE).assert_passed()
+    ready_lab.on(NODE, "mkdir /run/nvidia/mps")
+    (found,) = ready_lab.validate_nodes("--limit", NODE).failed()
+    assert (found["id"], "GPU 1" in found["cause"]) == ("nodes.mps", True), found
+    ready_lab.on(NODE, found["next_step"].rpartition(": ")[2])
+    ready_lab.validate_nodes("--limit", NODE).assert_passed()
+    ready_lab.on(NODE, "rmdir /run/nvidia/mps")
 
 
 def offered(node: Mapping[str, Any]) -> dict[str, int]:
