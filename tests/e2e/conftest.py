@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from gpusmith.wait import Deadline, Done, GiveUp, NotYet, wait_until
-from tests.e2e.harness import NAMESPACE, Lab, PodSpec, PodStarter
+from tests.e2e.harness import NAMESPACE, ROCKY, UBUNTU, Lab, PodSpec, PodStarter
 
 STAMP = "gpusmith.io/validated"
 HERE = Path(__file__).parent
@@ -56,14 +56,30 @@ def bare_lab(lab: Lab) -> Lab:
 @pytest.fixture(scope="session")
 def ready_lab(bare_lab: Lab) -> Lab:
     """A lab whose GPU nodes are validated; brings them in if that was not done before."""
-    stamped = {
-        node["metadata"]["name"]
-        for node in bare_lab.get("nodes")["items"]
-        if STAMP in node["metadata"].get("annotations", {})
-    }
-    if not set(bare_lab.gpu_nodes()) <= stamped:
+    if set(bare_lab.gpu_nodes()) - stamped(bare_lab):
         bare_lab.site_ok()
     return bare_lab
+
+
+def stamped(lab: Lab) -> set[str]:
+    """Nodes that a validation has passed."""
+    return {
+        node["metadata"]["name"]
+        for node in lab.get("nodes")["items"]
+        if STAMP in node["metadata"].get("annotations", {})
+    }
+
+
+@pytest.fixture(scope="session")
+def grown(lab: Lab) -> Lab:
+    """A mixed fleet, for upgrades and what distributions do: one node that dnf manages and one of Ubuntu came in together."""
+    lab.up("--gpu-nodes", "4", "--os", f"{ROCKY}=rocky-9,{UBUNTU}=ubuntu-24.04")
+    nodes = lab.gpu_nodes()
+    if new := sorted(set(nodes) - stamped(lab)):
+        lab.site_ok("-l", ",".join(new))
+        shutil.copytree(lab.root / "reports" / "latest", lab.grown_report)
+    lab.wait_allocatable(dict.fromkeys(nodes, 4), 120)
+    return lab
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import testinfra
 import yaml
 from gpulab.processes import process_start
 
@@ -28,6 +27,8 @@ SUITE_TIMEOUT_S = 900.0
 UP_TIMEOUT_S = 2400.0  # a cold cache compiles Kubernetes
 RECAP = re.compile(r"^(\S+)\s+: ((?:\w+=\d+\s*)+)$", re.MULTILINE)
 NAMESPACE = "gpusmith-e2e"
+ROCKY, UBUNTU = "gpu-3", "gpu-4"
+"""Machines of a lab that has grown."""
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -116,6 +117,11 @@ class Lab:
     def inventory(self) -> Path:
         """What `gpulab up` writes."""
         return self.root / "inventory" / "lab"
+
+    @property
+    def grown_report(self) -> Path:
+        """Where the reports of the run are kept that brought the machines of other distributions in."""
+        return self.logs / "reports-grown"
 
     def program(self, name: str) -> str:
         """A program of the virtual environment."""
@@ -226,18 +232,6 @@ class Lab:
             self.program("gpulab"), "ssh", node, "--", f"sh -ec {shlex.quote(script)}", timeout=timeout
         )
         return ended.output.strip()
-
-    def host(self, node: str) -> Any:
-        """A machine as testinfra sees it, for its packages, services, files and sysctls."""
-        hosts = yaml.safe_load((self.inventory / "hosts.yml").read_text())["all"]["children"]["gpu_nodes"][
-            "hosts"
-        ]
-        shared = yaml.safe_load((self.inventory / "group_vars" / "all.yml").read_text())
-        return testinfra.get_host(
-            f"ssh://{shared['ansible_user']}@{hosts[node]['ansible_host']}",
-            ssh_identity_file=shared["ansible_ssh_private_key_file"],
-            ssh_extra_args=shared["ansible_ssh_common_args"],
-        )
 
     def kubectl(self, *words: str, timeout: float = 60.0) -> str:
         """Output of kubectl, which must succeed."""

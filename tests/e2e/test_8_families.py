@@ -1,4 +1,4 @@
-"""A mixed fleet: a node with Ubuntu's packages and one that rpm and dnf manage, both on a Debian user land, which they say."""
+"""Nodes of other distributions: one of Ubuntu, one that rpm and dnf manage. Both are on a Debian user land, and say so."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ import re
 import pytest
 from gpulab.simgpu import kernels
 
-from tests.e2e.harness import Lab
+from gpusmith.names import PREVIOUS_DRIVER
+from tests.e2e.harness import ROCKY, UBUNTU, Lab
 from tests.e2e.upgrades import NEW, OLD, ROLLBACK_PLAYBOOK, SHORT, Running, start, upgrade_words
 
-UBUNTU, ROCKY = "gpu-1", "gpu-2"
 LANDS = {
     UBUNTU: "Ubuntu 24.04 packages on a Debian user land",
     ROCKY: "Rocky 9 packages on a Debian user land, managed by rpm and dnf",
 }
-OPTION = f"{UBUNTU}=ubuntu-24.04,{ROCKY}=rocky-9"
 BRANCH = NEW.partition(".")[0]
 NEIGHBOUR = "gpulab-neighbour"
 SHARED = ("nvidia-container-toolkit", "containerd.io", "kubelet")
@@ -65,29 +64,9 @@ OTHERS = "[Service]\\nExecStart=/bin/true\\n[Install]\\nWantedBy=multi-user.targ
 
 
 @pytest.fixture(scope="module")
-def mixed(lab: Lab, keep_lab: bool) -> Lab:
-    """The fleet, up and bare. A lab that is kept is taken as it is if it is one."""
-    if keep_lab:
-        systems = {node["name"]: node["os"] for node in lab.status()["nodes"]}
-        if (systems.get(UBUNTU), systems.get(ROCKY)) != ("ubuntu-24.04", "rocky-9"):
-            pytest.skip(f"E2E_KEEP_LAB: the lab that is up is not of '--os {OPTION}'")
-        return lab
-    lab.gpulab("down")
-    lab.up("--gpus", "1", "--os", OPTION)
-    return lab
-
-
-@pytest.fixture(scope="module")
-def provisioned(mixed: Lab) -> Lab:
-    """Both nodes brought in."""
-    mixed.site_ok()
-    return mixed
-
-
-@pytest.fixture(scope="module")
-def upgrade(provisioned: Lab) -> Running:
+def upgrade(grown: Lab) -> Running:
     """Of the node that dnf manages, which no test from here on uses but the last; they run beside it."""
-    return start(provisioned, provisioned.inventory, *upgrade_words(ROCKY, BRANCH))
+    return start(grown, grown.inventory, *upgrade_words(ROCKY, BRANCH))
 
 
 def installed(lab: Lab) -> dict[str, str]:
@@ -123,99 +102,107 @@ def module_for(lab: Lab, node: str, kernel: kernels.Kernel) -> str:
     return lab.on(node, f"modinfo -k {kernel.release} -F version nvidia")
 
 
-def test_a_machine_says_what_it_is(mixed: Lab) -> None:
-    lands = {node["name"]: node["user_land"] for node in mixed.status()["nodes"] if node["user_land"]}
+def test_a_machine_says_what_it_is(grown: Lab) -> None:
+    lands = {node["name"]: node["user_land"] for node in grown.status()["nodes"] if node["user_land"]}
     assert lands == LANDS
     for node, land in LANDS.items():
-        assert mixed.on(node, "head -n 1 /etc/issue").startswith(land)
-    assert mixed.on(ROCKY, "! command -v apt-get; ! command -v dpkg; command -v dnf") == "/usr/bin/dnf"
+        assert grown.on(node, "head -n 1 /etc/issue").startswith(land)
+    assert grown.on(ROCKY, "! command -v apt-get; ! command -v dpkg; command -v dnf") == "/usr/bin/dnf"
 
 
-def test_both_families_are_brought_in_and_left_alone(provisioned: Lab) -> None:
-    assert installed(provisioned) == dict.fromkeys((UBUNTU, ROCKY), f"{OLD} {OLD}")
-    provisioned.wait_allocatable(dict.fromkeys((UBUNTU, ROCKY), 1), 60)
+def test_both_families_are_brought_in_and_left_alone(grown: Lab) -> None:
+    assert installed(grown) == dict.fromkeys((UBUNTU, ROCKY), f"{OLD} {OLD}")
     # Nothing is to be had, so nothing may be needed.
-    provisioned.gpulab("depot", "stop")
+    grown.gpulab("depot", "stop")
     try:
-        second = provisioned.site_ok()
+        second = grown.site_ok("-l", f"{UBUNTU},{ROCKY}")
     finally:
-        provisioned.gpulab("depot", "start")
+        grown.gpulab("depot", "start")
     assert {host: row["changed"] for host, row in second.recap().items() if row["changed"]} == {}, str(second)
 
 
-def test_no_pass_reads_as_one_on_the_distribution(provisioned: Lab) -> None:
+def test_no_pass_reads_as_one_on_the_distribution(grown: Lab) -> None:
     """The suite's run is that of site.yml: only it stamps nodes."""
-    latest = provisioned.root / "reports" / "latest"
-    run = json.loads((latest / "results.json").read_text())["run"]
+    if not grown.grown_report.exists():
+        pytest.skip("E2E_KEEP_LAB: the nodes were brought in before")
+    run = json.loads((grown.grown_report / "results.json").read_text())["run"]
     assert (run["exit_code"], run["user_lands"]) == (0, LANDS)
-    shown = " ".join((latest / "validation.log").read_text().split())
+    shown = " ".join((grown.grown_report / "validation.log").read_text().split())
     for node, land in LANDS.items():
         assert f"{node}: {land}" in run["verdict"]
         assert f"{node}: {land}. Nothing is proved" in shown
 
 
-def test_a_kernel_that_came_without_headers_is_named_before_it_boots_and_repaired(provisioned: Lab) -> None:
+def test_a_kernel_that_came_without_headers_is_named_before_it_boots_and_repaired(grown: Lab) -> None:
     kernel = KERNELS[ROCKY][0]
     # Of dkms's own requirement the package for the running kernel is enough.
-    provisioned.on(ROCKY, f"dnf -q -y install kernel-{kernel.version}")
-    broken = provisioned.validate_nodes("--limit", ROCKY)
+    grown.on(ROCKY, f"dnf -q -y install kernel-{kernel.version}")
+    broken = grown.validate_nodes("--limit", ROCKY)
     assert [row["id"] for row in broken.failed()] == ["nodes.kernels"], str(broken.ended)
     assert f"kernel {kernel.release} is installed and has no module" in broken.causes(ROCKY)
-    provisioned.site_ok("-l", ROCKY)
-    assert module_for(provisioned, ROCKY, kernel) == OLD
+    grown.site_ok("-l", ROCKY)
+    assert module_for(grown, ROCKY, kernel) == OLD
 
 
-def test_dnf_automatic_moves_nothing_of_ours(provisioned: Lab) -> None:
+def test_dnf_automatic_moves_nothing_of_ours(grown: Lab) -> None:
     """Newer releases of everything are in the repositories, and everything else is upgraded; the kernel gets its module."""
-    provisioned.on(ROCKY, f"dnf -q -y install {NEIGHBOUR}-1.0")
-    would = re.findall(r"^ (\S+) ", provisioned.on(ROCKY, WITHOUT_LOCKS), re.MULTILINE)
+    grown.on(ROCKY, f"dnf -q -y install {NEIGHBOUR}-1.0")
+    would = re.findall(r"^ (\S+) ", grown.on(ROCKY, WITHOUT_LOCKS), re.MULTILINE)
     assert {*OURS[ROCKY], *BESIDE[ROCKY], *NEXT_KERNEL[ROCKY]} <= set(would)
-    before, services = versions(provisioned, ROCKY), provisioned.started(ROCKY, *SERVICES)
-    provisioned.on(ROCKY, "dnf-automatic --installupdates", timeout=180)
-    assert versions(provisioned, ROCKY) == upgraded(before, ROCKY)
+    before, services = versions(grown, ROCKY), grown.started(ROCKY, *SERVICES)
+    grown.on(ROCKY, "dnf-automatic --installupdates", timeout=180)
+    assert versions(grown, ROCKY) == upgraded(before, ROCKY)
     # Nor does what a person does.
-    provisioned.on(ROCKY, "dnf -q -y upgrade", timeout=180)
-    assert versions(provisioned, ROCKY) == upgraded(before, ROCKY)
-    assert provisioned.started(ROCKY, *SERVICES) == services
-    assert [module_for(provisioned, ROCKY, kernel) for kernel in KERNELS[ROCKY]] == [OLD, OLD]
+    grown.on(ROCKY, "dnf -q -y upgrade", timeout=180)
+    assert versions(grown, ROCKY) == upgraded(before, ROCKY)
+    assert grown.started(ROCKY, *SERVICES) == services
+    assert [module_for(grown, ROCKY, kernel) for kernel in KERNELS[ROCKY]] == [OLD, OLD]
     # The suite is content with the kernel that came.
-    provisioned.validate_nodes("--limit", ROCKY).assert_passed()
+    grown.validate_nodes("--limit", ROCKY).assert_passed()
 
 
-def test_unattended_upgrades_move_and_restart_nothing_of_ours(provisioned: Lab, upgrade: Running) -> None:
+def test_unattended_upgrades_move_and_restart_nothing_of_ours(grown: Lab, upgrade: Running) -> None:
     """The same where a site has given the vendors' repositories to it as well, and needrestart restarts services."""
     names = [name for name in BESIDE[UBUNTU] if name != NEIGHBOUR]
     old = " ".join([f"{NEIGHBOUR}=1.0-0ubuntu1", *(f"{name}={KERNELS[UBUNTU][0].version}" for name in names)])
-    provisioned.on(UBUNTU, f"apt-get -q -y install {old}; printf '{ORIGINS}' >/etc/apt/apt.conf.d/52site")
-    said = provisioned.on(UBUNTU, WITHOUT_HOLDS)
+    grown.on(UBUNTU, f"apt-get -q -y install {old}; printf '{ORIGINS}' >/etc/apt/apt.conf.d/52site")
+    said = grown.on(UBUNTU, WITHOUT_HOLDS)
     (would,) = re.findall(r"^Packages that will be upgraded: (.*)$", said, re.MULTILINE)
     assert {*OURS[UBUNTU], *BESIDE[UBUNTU]} <= set(would.split())
     # containerd and kubelet are linked to no library here, so that the programs themselves are other files than those that run.
-    said = provisioned.on(UBUNTU, f"{REPLACED}; needrestart -b -r l")
+    said = grown.on(UBUNTU, f"{REPLACED}; needrestart -b -r l")
     assert {*SERVICES, "ssh"} <= set(re.findall(r"^NEEDRESTART-SVC: (\S+)[.]service$", said, re.MULTILINE))
-    before, services = versions(provisioned, UBUNTU), provisioned.started(UBUNTU, *SERVICES, "ssh")
-    provisioned.on(UBUNTU, "unattended-upgrade", timeout=180)
-    assert versions(provisioned, UBUNTU) == upgraded(before, UBUNTU)
-    provisioned.on(UBUNTU, "apt-get -q -y dist-upgrade", timeout=180)
-    assert versions(provisioned, UBUNTU) == upgraded(before, UBUNTU)
-    after = provisioned.started(UBUNTU, *SERVICES, "ssh")
+    before, services = versions(grown, UBUNTU), grown.started(UBUNTU, *SERVICES, "ssh")
+    grown.on(UBUNTU, "unattended-upgrade", timeout=180)
+    assert versions(grown, UBUNTU) == upgraded(before, UBUNTU)
+    grown.on(UBUNTU, "apt-get -q -y dist-upgrade", timeout=180)
+    assert versions(grown, UBUNTU) == upgraded(before, UBUNTU)
+    after = grown.started(UBUNTU, *SERVICES, "ssh")
     assert {unit for unit, moment in after.items() if moment != services[unit]} == {"ssh"}
-    assert [module_for(provisioned, UBUNTU, kernel) for kernel in KERNELS[UBUNTU]] == [OLD, OLD]
+    assert [module_for(grown, UBUNTU, kernel) for kernel in KERNELS[UBUNTU]] == [OLD, OLD]
 
 
-def test_the_suite_is_content_with_the_kernel_that_came(provisioned: Lab) -> None:
+def test_the_suite_is_content_with_the_kernel_that_came(grown: Lab) -> None:
     # As snapd does for each mount: systemd then wants a reload of all units, which says nothing of ours.
     written = f"printf '{OTHERS}' >/etc/systemd/system/others.service"
-    provisioned.on(UBUNTU, f"{written}; systemctl --no-reload enable others")
-    assert provisioned.on(UBUNTU, "systemctl show --value --property=NeedDaemonReload kubelet") == "yes"
-    provisioned.validate_nodes("--limit", UBUNTU).assert_passed()
+    grown.on(UBUNTU, f"{written}; systemctl --no-reload enable others")
+    assert grown.on(UBUNTU, "systemctl show --value --property=NeedDaemonReload kubelet") == "yes"
+    grown.validate_nodes("--limit", UBUNTU).assert_passed()
 
 
-def test_the_node_that_dnf_manages_is_upgraded_and_goes_back(provisioned: Lab, upgrade: Running) -> None:
+def test_the_node_that_dnf_manages_is_upgraded_and_needs_no_repository_to_go_back(
+    grown: Lab, upgrade: Running
+) -> None:
     done = upgrade.ended()
     assert done.status == 0, str(done)
     assert f"Driver '{BRANCH}' is {NEW} in this run" in str(done)
-    assert installed(provisioned) == {UBUNTU: f"{OLD} {OLD}", ROCKY: f"{NEW} {NEW}"}
-    back = provisioned.playbook(ROLLBACK_PLAYBOOK, "-l", ROCKY, *SHORT)
+    assert installed(grown) == {UBUNTU: f"{OLD} {OLD}", ROCKY: f"{NEW} {NEW}"}
+    grown.gpulab("depot", "stop")
+    try:
+        back = grown.playbook(ROLLBACK_PLAYBOOK, "-l", ROCKY, *SHORT)
+    finally:
+        grown.gpulab("depot", "start")
     assert back.status == 0, str(back)
-    assert installed(provisioned)[ROCKY] == f"{OLD} {OLD}"
+    assert installed(grown)[ROCKY] == f"{OLD} {OLD}"
+    # A second one must not bring back what this one got rid of.
+    assert PREVIOUS_DRIVER not in grown.get("node", ROCKY)["metadata"]["annotations"]

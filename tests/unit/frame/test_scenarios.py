@@ -67,7 +67,7 @@ ELSEWHERE = {
         "alternative": "tests/long/test_upgrade.py::test_six_nodes_at_once_and_one_by_one",
         "changed": "tests/long/test_upgrade.py::test_a_broken_driver_goes_back",
         "wrong": "tests/e2e/test_7_upgrade.py::test_refusals_and_a_look_change_nothing",
-        "removed": "tests/e2e/test_7_upgrade.py::test_rollback_by_hand_needs_no_repository",
+        "removed": "tests/e2e/test_8_families.py::test_the_node_that_dnf_manages_is_upgraded_and_needs_no_repository_to_go_back",
         "check": "tests/e2e/test_7_upgrade.py::test_refusals_and_a_look_change_nothing",
     },
     "node_record": {
