@@ -238,7 +238,7 @@ def test_what_a_killed_daemon_of_mps_leaves_is_named_with_its_repair(ready_lab: 
     # A site's own mode, without what a daemon leaves, is nobody's fault.
     ready_lab.on(NODE, "nvidia-smi -i 1 -c EXCLUSIVE_PROCESS")
     ready_lab.validate_nodes("--limit", NODE).assert_passed()
-    ready_lab.on(NODE, "mkdir /run/nvidia/mps")
+    ready_lab.on(NODE, "mkdir -p /run/nvidia/mps")
     (found,) = ready_lab.validate_nodes("--limit", NODE).failed()
     assert (found["id"], "GPU 1" in found["cause"]) == ("nodes.mps", True), found
     ready_lab.on(NODE, found["next_step"].rpartition(": ")[2])
