@@ -49,7 +49,7 @@ SERVICE, TRAINING, LONELY = "serving", "training", "lonely"
 NAME = "nvidia-driver-cuda"
 LOADED = "cat /sys/module/nvidia/version"
 DPKG = f"{LOADED}; dpkg-query -W -f '${{Version}}\\n' {NAME}; apt-mark showhold | grep -c '^{NAME}$'"
-RPM = f"{LOADED}; rpm -q --qf '%{{VERSION}}\\n' {NAME}; dnf -q versionlock list | grep -c '^{NAME}-'"
+RPM = f"{LOADED}; rpm -q --qf '%{{VERSION}}\\n' {NAME}; dnf -q versionlock list | grep -c '^{NAME}-[0-9]'"
 """What is loaded, the package's version, and how often it is held."""
 
 
@@ -83,7 +83,8 @@ def depot(grown: Lab) -> Iterator[Callable[[], None]]:
 def on_machine(lab: Lab, node: str) -> tuple[str, str]:
     """Version of the loaded module and of the packages, which are held."""
     module, package, held = lab.on(node, RPM if node == ROCKY else DPKG).splitlines()
-    assert held == "1", f"the driver of '{node}' is not held"
+    # dnf has two lines: one pins the version, one holds the package.
+    assert held == ("2" if node == ROCKY else "1"), f"the driver of '{node}' is not held"
     return module, package.split("-")[0]
 
 
