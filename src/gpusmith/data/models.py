@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,7 @@ def _parse(content: dict[str, Any]) -> Mapping[str, Model]:
     return {key: _row(key, row) for key, row in content["models"].items()}
 
 
+@cache
 def load(path: Path | None = None) -> Mapping[str, Model]:
     """All models by key.
 

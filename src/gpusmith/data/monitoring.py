@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from gpusmith import yaml_text
 from gpusmith.errors import InputError
 from gpusmith.paths import repo_root
 
@@ -52,7 +53,7 @@ def groups() -> dict[str, list[dict[str, Any]]]:
 
 def _groups(path: Path) -> list[dict[str, Any]]:
     try:
-        found: list[dict[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8"))["groups"]
+        found: list[dict[str, Any]] = yaml_text.load(path.read_text(encoding="utf-8"))["groups"]
         [rule["expr"] for group in found for rule in group["rules"]]
     except (KeyError, TypeError, ValueError, yaml.YAMLError) as error:
         name = FILES / "rules" / path.name

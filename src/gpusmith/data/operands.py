@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
+from gpusmith import yaml_text
 from gpusmith.paths import repo_root
 
 ROLE = "gpu_operands"
@@ -49,7 +48,7 @@ class Operand:
 def rows() -> tuple[Operand, ...]:
     """All of them, those of others as well."""
     path = repo_root() / "roles" / ROLE / "vars" / "main.yml"
-    listed = yaml.safe_load(path.read_text(encoding="utf-8"))[f"__{ROLE}_rows"]
+    listed = yaml_text.load(path.read_text(encoding="utf-8"))[f"__{ROLE}_rows"]
     return tuple(_row(row) for row in listed)
 
 

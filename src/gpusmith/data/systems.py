@@ -7,8 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from gpusmith import yaml_text
 from gpusmith.errors import GpusmithError
 from gpusmith.paths import repo_root
 
@@ -87,7 +86,7 @@ def choose(folder: Path, facts: Mapping[str, Any]) -> Path:
 
 @cache
 def _content(path: Path) -> Mapping[str, Any]:
-    content: Mapping[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    content: Mapping[str, Any] = yaml_text.load(path.read_text(encoding="utf-8"))
     return content or {}
 
 

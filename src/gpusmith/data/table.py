@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import yaml
 
+from gpusmith import yaml_text
 from gpusmith.errors import ToolError
 from gpusmith.paths import repo_root
 
@@ -29,7 +30,7 @@ def read(path: Path | None, name: str, schema: str, what: str, parse: Callable[[
     """
     source = path or repo_root() / "data" / name
     try:
-        content = yaml.safe_load(source.read_text())
+        content = yaml_text.load(source.read_text())
         if content["schema"] != schema:
             raise ValueError(f"schema is '{content['schema']}', not '{schema}'")
         return parse(content)

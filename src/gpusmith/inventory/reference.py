@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from gpusmith import yaml_text
 from gpusmith.errors import ToolError
 from gpusmith.inventory.specs import PROJECT, Spec, Specs, load
 from gpusmith.inventory.templates import is_open
@@ -122,7 +123,7 @@ def page(root: Path, specs: Specs) -> tuple[Path, str]:
     path = root / "docs" / "variables.md"
     defaults: dict[str, Any] = {}
     for stated in (root / "roles").glob("*/defaults/main.yml"):
-        defaults |= yaml.safe_load(stated.read_text(encoding="utf-8")) or {}
+        defaults |= yaml_text.load(stated.read_text(encoding="utf-8")) or {}
     text = filled_in(path.read_text(encoding="utf-8"), reference(specs, defaults), path)
     return path, filled_in(text, table(specs, defaults), path, (TABLE_BEGIN, TABLE_END))
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from gpusmith import yaml_text
 from gpusmith.paths import repo_root
 
 PROJECT = "project"
@@ -110,7 +109,7 @@ def load(root: Path | None = None) -> Specs:
     variables: dict[str, Spec] = {}
     for owner, path in files.items():
         if path.is_file():
-            variables |= options_of(yaml.safe_load(path.read_text(encoding="utf-8")) or {}, owner)
+            variables |= options_of(yaml_text.load(path.read_text(encoding="utf-8")) or {}, owner)
     return Specs(variables, roles)
 
 
