@@ -191,8 +191,10 @@ def test_a_daemon_that_is_killed_takes_its_server_and_the_work_of_its_clients(
     node: Any, environment: dict[str, str], control: Control, daemon: int
 ) -> None:
     client = at_work(environment)
+    server = int(control("get_server_list"))
     os.kill(daemon, 9)
-    while list(Path(f"/proc/{daemon}/fd").glob("*")):  # it ends in its own time
+    # They end in their own time, the server by a signal of the kernel.
+    while any(list(Path(f"/proc/{pid}/fd").glob("*")) for pid in (daemon, server)):
         time.sleep(0.01)
     assert client.communicate("\n", timeout=20)[0] == f"{RPC_FAILURE}\n"
     control("get_server_list", status=1)
