@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-import yaml
-
+from gpusmith import yaml_text
 from gpusmith.data import compatibility
 from gpusmith.errors import InputError
 
@@ -40,7 +39,7 @@ class Release:
 @cache
 def known(of: str) -> dict[str, Release]:
     """All releases of a component by name."""
-    rows = yaml.safe_load(TABLE.read_text())[of]
+    rows = yaml_text.load(TABLE.read_text())[of]
     return {name: Release(of=of, name=name, **row) for name, row in rows.items()}
 
 

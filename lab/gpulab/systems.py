@@ -8,8 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from gpusmith import yaml_text
 from gpusmith.errors import InputError
 
 DEFAULT = "debian-12"
@@ -84,7 +83,7 @@ class System:
 @cache
 def known() -> dict[str, System]:
     """All of them by name."""
-    rows: dict[str, dict[str, Any]] = yaml.safe_load(TABLE.read_text())
+    rows: dict[str, dict[str, Any]] = yaml_text.load(TABLE.read_text())
     return {name: System(name=name, **_as_tuples(row)) for name, row in rows.items()}
 
 

@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from gpulab.artifacts.sources import IMAGES
 from gpulab.artifacts.store import Inputs, Store
 from gpulab.progress import run_logged
+from gpusmith import yaml_text
 from gpusmith.errors import ToolError
 from gpusmith.paths import cache_dir
 
@@ -73,7 +72,7 @@ class Rootfs:
 def load(name: str) -> Rootfs:
     """The description of one root file system; one that is 'like' another has that one's packages before its own."""
     path = IMAGES / "rootfs.yml"
-    described = yaml.safe_load(path.read_text())
+    described = yaml_text.load(path.read_text())
     entry = described.get(name)
     if entry is None:
         raise ToolError(f"'{path}' describes no root file system '{name}'.")

@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from gpulab.artifacts import components, upstream
 from gpulab.artifacts.sources import PACKAGES
 from gpulab.artifacts.store import Inputs, digest_file
 from gpulab.progress import run_logged
 from gpulab.releases import USUAL, Releases
+from gpusmith import yaml_text
 from gpusmith.errors import ToolError
 from gpusmith.paths import cache_dir
 
@@ -104,7 +103,7 @@ def load(folder: Path = PACKAGES, chosen: Releases = USUAL) -> list[Package]:
     versions = components.numbers(chosen)
     found = []
     for path in sorted(folder.glob("*.yml")):
-        document = yaml.safe_load(path.read_text())
+        document = yaml_text.load(path.read_text())
         found += [_package(document["repository"], entry, versions, path) for entry in document["packages"]]
     return found
 

@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import yaml
-
 from gpulab.artifacts import debian, oci, upstream
 from gpulab.artifacts.components import versions
 from gpulab.artifacts.layers import Layer
@@ -19,6 +17,7 @@ from gpulab.artifacts.sources import IMAGES
 from gpulab.artifacts.store import Inputs, Store, digest_file, key_of
 from gpulab.progress import run_logged
 from gpulab.releases import KUBERNETES, USUAL, Releases
+from gpusmith import yaml_text
 from gpusmith.errors import ToolError
 from gpusmith.paths import cache_dir
 
@@ -75,7 +74,7 @@ class Parts:
 def load(chosen: Releases = USUAL) -> list[Image]:
     """All images, with the tags filled in that the lab's Kubernetes asks for."""
     words = {**versions(chosen), "kubeadm": chosen.of(KUBERNETES).tags}
-    document = yaml.safe_load((IMAGES / "images.yml").read_text())
+    document = yaml_text.load((IMAGES / "images.yml").read_text())
     return [
         Image(
             name=name,

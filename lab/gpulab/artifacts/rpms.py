@@ -11,14 +11,13 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import yaml
-
 from gpulab.artifacts import debs
 from gpulab.artifacts.components import numbers
 from gpulab.artifacts.sources import PACKAGES
 from gpulab.artifacts.store import Inputs, digest_file
 from gpulab.progress import run_logged
 from gpulab.releases import USUAL, Releases
+from gpusmith import yaml_text
 from gpusmith.errors import ToolError
 from gpusmith.paths import cache_dir
 
@@ -239,7 +238,7 @@ def load(tag: str, folder: Path = FOLDER, chosen: Releases = USUAL) -> list[Desc
     known |= {*RELATIONS, *SCRIPTLETS}
     found = []
     for path in sorted(folder.glob("*.yml")):
-        document = yaml.safe_load(path.read_text())
+        document = yaml_text.load(path.read_text())
         for entry in document["packages"]:
             unknown = sorted(set(entry) - known)
             if unknown:

@@ -7,8 +7,8 @@ import uuid
 from typing import Any
 
 import pynvml
-import yaml
 
+from gpusmith import yaml_text
 from gpusmith.data import mig
 from gpusmith.data import models as gpu_models
 from gpusmith.errors import InputError, ToolError
@@ -49,7 +49,7 @@ def models() -> dict[str, dict[str, Any]]:
     """
     path = repo_root() / "data" / "gpus.yml"
     try:
-        content = yaml.safe_load(path.read_text())
+        content = yaml_text.load(path.read_text())
     except OSError as error:
         raise ToolError(f"The GPU table '{path}' cannot be read: {error}.") from error
     if content.get("schema") != "gpusmith.gpus/1":

@@ -16,9 +16,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import yaml
-
 from gpulab.simgpu import source_dir
+from gpusmith import yaml_text
 from gpusmith.errors import ToolError
 
 SCHEMA = "gpusmith.simgpu.packages/1"
@@ -118,7 +117,7 @@ def write_all(jobs: Sequence[tuple[Path, Deb]], work: Path) -> None:
 def table(name: str) -> dict[str, Any]:
     """One of the tables of lab/simgpu/packages."""
     path = source_dir() / "packages" / f"{name}.yml"
-    content: dict[str, Any] = yaml.safe_load(path.read_text())
+    content: dict[str, Any] = yaml_text.load(path.read_text())
     if content.get("schema") != SCHEMA:
         raise ToolError(f"The package table '{path}' has schema '{content.get('schema')}', not '{SCHEMA}'.")
     return content
