@@ -15,7 +15,8 @@ from gpusmith.cluster.apply import of_site
 from gpusmith.names import GPU_RESOURCE, MANAGED_BY, MANAGER, SIMULATED_LABEL
 from gpusmith.paths import repo_root
 
-KUSTOMIZATION = "kustomization.yml"
+KUSTOMIZATION, NAMESPACE = "kustomization.yml", "namespace.yml"
+"""The second one is not of the first: 'kubectl delete -k' would delete a team's namespace."""
 PART_OF, NAME_LABEL, PIPELINE = "app.kubernetes.io/part-of", "app.kubernetes.io/name", "gpusmith-pipeline"
 """Label of all its objects."""
 PREPROCESS, TRAIN, INFERENCE = "preprocess", "train", "inference"
@@ -68,7 +69,7 @@ class Pipeline:
 
     def _read(self) -> Iterator[Object]:
         given = yaml.safe_load((self.source / KUSTOMIZATION).read_text())
-        for name in given["resources"]:
+        for name in (NAMESPACE, *given["resources"]):
             yield from yaml.safe_load_all((self.source / name).read_text())
         for row in given["configMapGenerator"]:
             yield {

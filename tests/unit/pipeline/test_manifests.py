@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from gpusmith.paths import repo_root
-from gpusmith.pipeline.manifests import KUSTOMIZATION, Pipeline, folder
+from gpusmith.pipeline.manifests import KUSTOMIZATION, NAMESPACE, Pipeline, folder
 
 PIPELINE = Pipeline("here", "registry/image:1")
 
@@ -24,7 +24,9 @@ def env(pipeline: Pipeline, step: str) -> dict[str, str]:
 def test_all_files_of_the_example_are_in_the_kustomization() -> None:
     given = yaml.safe_load((folder() / KUSTOMIZATION).read_text())
     (generator,) = given["configMapGenerator"]
-    named = {KUSTOMIZATION, *given["resources"], *generator["files"]}
+    # It would be given the name of a team's namespace, and deleted with the rest.
+    assert NAMESPACE not in given["resources"]
+    named = {KUSTOMIZATION, NAMESPACE, *given["resources"], *generator["files"]}
     there = {str(path.relative_to(folder())) for path in folder().rglob("*") if path.is_file()}
     assert {name for name in there if not name.endswith(".pyc")} == named
 
