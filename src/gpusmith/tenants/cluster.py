@@ -11,7 +11,7 @@ from gpusmith.errors import InputError, Refusal
 from gpusmith.inventory.tenants import EXEMPT, MODE, TEAMS
 from gpusmith.names import DEVICE_CLASS, POLICY, TENANT_LABEL
 from gpusmith.tenants import policy, trial
-from gpusmith.tenants.objects import OF_ALL, Tenants
+from gpusmith.tenants.objects import NEVER, OF_ALL, Tenants
 from gpusmith.wording import quoted
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
@@ -53,10 +53,9 @@ def refusals(cluster: Cluster, wanted: Tenants) -> Iterator[Refusal]:
                 "Give the class another name.",
             )
         elif found and found["value"] != row["value"]:
-            yield Refusal(
-                f"PriorityClass '{name}' has the value {found['value']}, not {row['value']}, which cannot be changed.",
-                f"If no pod names it: 'kubectl delete priorityclass {name}', then run this again.",
-            )
+            yield _fixed(name, f"has the value {found['value']}, not {row['value']}")
+        elif found and (found.get("preemptionPolicy") == NEVER) is bool(row.get("preempts")):
+            yield _fixed(name, f"does {'not end' if row.get('preempts') else 'end'} pods of less priority")
     for name, team in wanted.teams.items():
         unknown = sorted(set(team.get("gpus_of_class") or ()) - set(wanted.classes) - set(there))
         if unknown:
@@ -75,6 +74,13 @@ def refusals(cluster: Cluster, wanted: Tenants) -> Iterator[Refusal]:
             f"The cluster has no ValidatingAdmissionPolicy of '{policy.GROUP}', which Kubernetes has since 1.30.",
             f"Set '{MODE}: none', or upgrade Kubernetes.",
         )
+
+
+def _fixed(name: str, words: str) -> Refusal:
+    return Refusal(
+        f"PriorityClass '{name}' {words}, which cannot be changed.",
+        f"If no pod names it: 'kubectl delete priorityclass {name}', then run this again.",
+    )
 
 
 def judged(cluster: Cluster, wanted: Tenants, check: bool) -> list[str]:

@@ -36,6 +36,8 @@ POD_SECURITY = "baseline"
 DEFAULTS, NETWORK = "gpusmith-defaults", "gpusmith-isolated"
 ASKED = {"cpu": "100m", "memory": "128Mi"}
 """What containers ask for that say nothing: with a quota of it, the API server refuses pods that ask for none."""
+NEVER = "Never"
+"""Preemption policy of classes whose pods end nobody's; value and policy of a class cannot be changed."""
 OF_ALL = "all"
 """Value of the label of what is no single team's."""
 
@@ -152,7 +154,7 @@ def _class(name: str, row: Mapping[str, Any]) -> Object:
         "metadata": {"name": name, "labels": _labels(OF_ALL)},
         "value": row["value"],
         "globalDefault": bool(row.get("default")),
-        "preemptionPolicy": "PreemptLowerPriority" if row.get("preempts") else "Never",
+        "preemptionPolicy": "PreemptLowerPriority" if row.get("preempts") else NEVER,
         "description": "By 'gpu_tenants_classes' of gpusmith's inventory.",
     }
 

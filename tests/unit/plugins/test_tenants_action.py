@@ -90,6 +90,24 @@ def test_a_team_comes_changes_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
             "has the value 9, not 10, which cannot be changed",
         ),
         (
+            {f"{CLASSES}/high": {"value": 10, "labels": {"gpusmith.io/tenant": "all"}}},
+            {},
+            HIGH,
+            "does end pods of less priority, which cannot be changed",
+        ),
+        (
+            {
+                f"{CLASSES}/high": {
+                    "value": 10,
+                    "preemptionPolicy": "Never",
+                    "labels": {"gpusmith.io/tenant": "all"},
+                }
+            },
+            {},
+            {"high": {"value": 10, "preempts": True}},
+            "does not end pods of less priority, which cannot be changed",
+        ),
+        (
             {},
             {"a": {"gpus": 1, "gpus_of_class": {"hihg": 1}}},
             HIGH,
