@@ -87,6 +87,7 @@ def test_what_a_policy_refuses_is_no_fault_of_the_node(ready_lab: Lab, policy: s
     assert "validation_labels" in row["next_step"]
 
 
+@pytest.mark.rare
 def test_with_what_it_asks_for_the_node_is_proved(ready_lab: Lab, policy: str, spoilt: Path) -> None:
     values = spoilt / "group_vars" / "gpu_nodes.yml"
     values.write_text(yaml.safe_dump({**yaml.safe_load(values.read_text()), **ASKED}))

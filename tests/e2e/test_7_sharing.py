@@ -234,6 +234,7 @@ def test_shares_by_mps_come_with_their_daemon_and_are_proved(
     assert_whole(ready_lab, eyes)
 
 
+@pytest.mark.rare
 def test_what_a_killed_daemon_of_mps_leaves_is_named_with_its_repair(ready_lab: Lab) -> None:
     # A site's own mode, without what a daemon leaves, is nobody's fault.
     ready_lab.on(NODE, "nvidia-smi -i 1 -c EXCLUSIVE_PROCESS")
