@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import yaml
@@ -16,3 +17,12 @@ def load(text: str) -> Any:
         yaml.YAMLError: it is no YAML.
     """
     return yaml.load(text, LOADER)  # noqa: S506 - both are safe
+
+
+def load_all(text: str) -> Iterator[Any]:
+    """The same of each document of a stream.
+
+    Raises:
+        yaml.YAMLError: as above.
+    """
+    yield from yaml.load_all(text, LOADER)

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from gpusmith import yaml_text
 from gpusmith.cluster.api import Object
 from gpusmith.cluster.apply import of_site
 from gpusmith.names import GPU_RESOURCE, MANAGED_BY, MANAGER, SIMULATED_LABEL
@@ -68,9 +67,9 @@ class Pipeline:
         )
 
     def _read(self) -> Iterator[Object]:
-        given = yaml.safe_load((self.source / KUSTOMIZATION).read_text())
+        given = yaml_text.load((self.source / KUSTOMIZATION).read_text())
         for name in (NAMESPACE, *given["resources"]):
-            yield from yaml.safe_load_all((self.source / name).read_text())
+            yield from yaml_text.load_all((self.source / name).read_text())
         for row in given["configMapGenerator"]:
             yield {
                 "apiVersion": "v1",
