@@ -53,10 +53,10 @@ class Host:
         the kernel then never kills it, and the machine waits for it for ever, with its network up and its services stopped.
 
         Args:
-            cgroup: path of the machine.
+            cgroup: path of the machine; empty for none.
             root: where cgroups are mounted.
         """
-        if self.cgroup_version == 2:
+        if self.cgroup_version == 2 or not cgroup.strip("/"):
             return
         # Cgroups go while they are read; whoever waits for the machine comes again.
         with suppress(OSError):

@@ -371,7 +371,8 @@ class Machinery:
     def _rebooted(self, machine: Machine, before: str) -> Done[None] | NotYet:
         now = self.boot_mark(machine)
         if now == before and (found := self.podman.inspect(machine.container)):
-            self.host.thaw(found["State"]["CgroupPath"])
+            # One that has stopped in between has none.
+            self.host.thaw(found["State"].get("CgroupPath", ""))
         if now not in (before, "") and self.state(machine) == "running":
             return Done(None)
         return NotYet(f"{self.state(machine)}, {'the same boot' if now == before else 'starting'}")

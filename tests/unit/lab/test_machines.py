@@ -12,6 +12,7 @@ from gpulab.machines import Machine, Machinery, create_arguments, find, identity
 from gpulab.state import Places, Shape
 
 from gpusmith.errors import InputError, ToolError
+from gpusmith.wait import NotYet
 
 if TYPE_CHECKING:
     from tests.unit.lab.conftest import FakePodman
@@ -113,7 +114,19 @@ def test_frozen_containers_do_not_keep_a_machine_from_going_down(
         path.write_text("FROZEN\n")
     Host(cgroup_version=version).thaw("/libpod-1", tmp_path)
     assert (state.read_text(), others.read_text()) == (left, "FROZEN\n")
-    Host(cgroup_version=version).thaw("/libpod-gone", tmp_path)
+    for nothing in ("/libpod-gone", "/", ""):
+        Host(cgroup_version=version).thaw(nothing, tmp_path)
+    assert others.read_text() == "FROZEN\n"
+
+
+def test_a_machine_that_stops_between_two_looks_is_rebooting(
+    machinery: Machinery, podman: FakePodman, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    up = {"State": {"Pid": 7, "StartedAt": "now", "Status": "running", "CgroupPath": "/libpod-1"}}
+    seen = iter([up, {"State": {"Pid": 0, "StartedAt": "now", "Status": "exited"}}])
+    monkeypatch.setattr(type(podman), "inspect", lambda *_: next(seen))
+    monkeypatch.setattr(type(machinery), "state", lambda *_: "stopped")
+    assert machinery._rebooted(NODE, "7 now") == NotYet("stopped, the same boot")
 
 
 def test_command_line_of_a_machine() -> None:
