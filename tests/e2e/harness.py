@@ -161,6 +161,11 @@ class Lab:
             process.wait()
             tail = "\n".join(log.read_text(errors="replace").splitlines()[-TAIL_LINES:])
             raise AssertionError(f"'{shlex.join(words)}' took longer than {timeout:.0f} s:\n{tail}") from None
+        except KeyboardInterrupt:
+            # It has a session of its own, and would hold the lab that is about to be taken down.
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
         output = COLOURS.sub("", log.read_text(errors="replace"))
         return Ended(words, status, output, time.monotonic() - begin, log)
 
