@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gpusmith.cluster.api import Cluster, Object
 from gpusmith.cluster.snapshot import POLICIES
-from gpusmith.cluster.views import offered
+from gpusmith.cluster.views import NODES, offered
 from gpusmith.errors import InputError, Refusal
 from gpusmith.inventory.tenants import EXEMPT, MODE, TEAMS
 from gpusmith.names import DEVICE_CLASS, POLICY, TENANT_LABEL
@@ -15,7 +15,7 @@ from gpusmith.tenants.objects import NEVER, OF_ALL, Tenants
 from gpusmith.wording import quoted
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
-NAMESPACES, NODES = "/api/v1/namespaces", "/api/v1/nodes"
+NAMESPACES = "/api/v1/namespaces"
 LEFT = {
     "ResourceQuota": "/api/v1/resourcequotas",
     "LimitRange": "/api/v1/limitranges",
